@@ -20,8 +20,8 @@ from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromHSIC, choose_estimator
-from dhsic.estimators.choose import plan_once, run_null
+from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromHSIC
+from dhsic.estimators.choose import choose_estimator, plan_once, run_null
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations
 from dhsic.nulls import Shifts, TimeOrder, pvalues

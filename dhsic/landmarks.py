@@ -21,13 +21,7 @@ from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer, check_number, shown
 from dhsic.errors import InvalidArgumentError, LandmarkWarning, PrecisionWarning
 from dhsic.kernels import Kernel
-from dhsic.linalg import (
-    PivotedCholesky,
-    hadamard,
-    pivoted_cholesky,
-    solve_lower,
-    squared_norms,
-)
+from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky, solve_lower, squared_norms
 
 Pairing = Literal["independent", "joint"]
 Selection = Literal["uniform", "rpcholesky", "leverage"]
@@ -48,31 +42,6 @@ _WORST_ROUNDING = 0.02
 # Pivots below the rounding of a tile are noise, and that of float32 is about 1e-4. Of 2,000 normal
 # landmarks of two variables of one column 156 stay at 1e-4, and 271 at 1e-8.
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
-
-
-@dataclass(frozen=True)
-class Landmarks:
-    """Landmark tuples z_j = (z_1j, ..., z_Mj).
-
-    Parameters
-    ----------
-    points : tuple of ndarray, shapes (p, d_m)
-        The landmarks of every variable.
-    indices : tuple of ndarray of int, shapes (p,)
-        The rows of the data that they are.
-    """
-
-    points: tuple[NDArray[np.float64], ...]
-    indices: tuple[NDArray[np.intp], ...]
-
-    def __len__(self) -> int:
-        return len(self.points[0])
-
-    def keep(self, kept: NDArray[np.intp]) -> Landmarks:
-        """The chosen landmark tuples, in that order."""
-        return Landmarks(
-            tuple(z[kept] for z in self.points), tuple(rows[kept] for rows in self.indices)
-        )
 
 
 def check_count(count: int | str) -> float | None:
@@ -128,17 +97,22 @@ def landmark_count(count: int | str, n: int, *, replace: bool) -> int:
 
 
 def prune(
-    landmarks: Landmarks, kernels: tuple[Kernel, ...], tolerance: float, *, leads: bool = True
-) -> tuple[Landmarks, PivotedCholesky]:
+    points: Sequence[NDArray[Any]],
+    kernels: Sequence[Kernel],
+    tolerance: float,
+    *,
+    leads: bool = True,
+) -> PivotedCholesky:
     """Keep the landmark tuples that span the others in the RKHS of the product kernel.
 
-    The landmarks alone decide on the dropped ones, before any pass over the data.
+    The landmarks alone decide on the dropped ones, before any pass over the data: rows are compared
+    with the tuples that stay, and the factor serves the solve as well.
 
     Parameters
     ----------
-    landmarks : Landmarks
-        p tuples.
-    kernels : tuple of Kernel
+    points : sequence of ndarray, shapes (p, d_m)
+        The landmarks of every variable, of tuples z_j = (z_1j, ..., z_Mj).
+    kernels : sequence of Kernel
         One a variable.
     tolerance : float
         See `dhsic.linalg.pivoted_cholesky`.
@@ -148,21 +122,16 @@ def prune(
 
     Returns
     -------
-    Landmarks
-        The r kept tuples.
     PivotedCholesky
-        Factor of their Gram matrix K_J, the Hadamard product of the K_m.
+        Factor of the Gram matrix K_J of the kept tuples, the Hadamard product of the K_m, with
+        their numbers.
     """
-    grams = (kernel(z) for kernel, z in zip(kernels, landmarks.points, strict=True))
     # K_J, the Hadamard product of the K_m, is the Gram matrix of the tuples (Kalinke and Szabo
     # 2023, (17)).
-    gram = hadamard(grams)
+    gram = hadamard(kernel(z) for kernel, z in zip(kernels, points, strict=True))
     if leads:
         warn_of_zeros(gram, "the product of the kernels")
-    # Pruned before any pass: rows of the data are compared with the tuples that stay, and the
-    # factor serves the solve as well.
-    factor = pivoted_cholesky(gram, tolerance)
-    return landmarks.keep(factor.kept), factor
+    return pivoted_cholesky(gram, tolerance)
 
 
 def warn_of_zeros(gram: NDArray[np.float64], what: str) -> None:

@@ -170,28 +170,21 @@ class GammaDistribution:
         """Probability of a value at least as large."""
         if statistic <= 0.0 or self._degenerate:
             return 1.0
-        # The tail by itself, not one less the rest, which has no digits left where p is small.
-        return float(scipy.special.gammaincc(self._shape, statistic / self._scale))
+        # Shape mean^2 / variance and scale variance / mean: Gretton et al. (2007), equation 9. The
+        # tail by itself, not one less the rest, which has no digits left where p is small.
+        shape, scale = self.mean**2 / self.variance, self.variance / self.mean
+        return float(scipy.special.gammaincc(shape, statistic / scale))
 
     def draws(self, rng: np.random.Generator, size: int) -> Vector:
         """Independent values, shape (size,)."""
         if self._degenerate:
             # A law without spread is a point.
             return np.full(size, self.mean)
-        return rng.gamma(self._shape, self._scale, size)
+        return rng.gamma(self.mean**2 / self.variance, self.variance / self.mean, size)
 
     @property
     def _degenerate(self) -> bool:
         return self.mean <= 0.0 or self.variance <= 0.0
-
-    @property
-    def _shape(self) -> float:
-        # Shape mean^2 / variance, scale variance / mean: Gretton et al. (2007), equation 9.
-        return self.mean**2 / self.variance
-
-    @property
-    def _scale(self) -> float:
-        return self.variance / self.mean
 
 
 @dataclass(frozen=True)
@@ -681,12 +674,10 @@ def pvalue(
     """
     check_no_overflow(statistic)
     if isinstance(distribution, Replicates):
-        least = statistic - max(rounding, math.sqrt(np.finfo(dtype).eps) * abs(statistic))
-    else:
-        # The tail begins where rounding may have moved the statistic from: it never makes p
-        # smaller.
-        least = statistic - rounding
-    return max(float(distribution.sf(least)), _SMALLEST)
+        of_one = np.array([statistic]), distribution.values[:, None], dtype, np.array([rounding])
+        return float(pvalues(*of_one)[0])
+    # The tail begins where rounding may have moved the statistic from: it never makes p smaller.
+    return max(float(distribution.sf(statistic - rounding)), _SMALLEST)
 
 
 def pvalues(statistics: Vector, replicates: Vector, dtype: DTypeLike, rounding: Vector) -> Vector:
@@ -1363,19 +1354,17 @@ class _Scores(NamedTuple):
     largest: float
     """Its own."""
 
-    @classmethod
-    def of(cls, each: Vector, errors: Vector, numbers: NDArray[np.intp], *, soft: bool) -> Self:
-        """By some columns, shape (b + 1, g), which may be overwritten."""
-        best = int(each[0].argmax())
+    def beside(
+        self, each: Vector, errors: Vector, numbers: NDArray[np.intp], *, soft: bool
+    ) -> _Scores:
+        """By some more columns, shape (b + 1, g): parts are joined as they come, and none held."""
+        join, best = (np.logaddexp if soft else np.maximum), int(each[0].argmax())
+        values = join(self.values, join.reduce(each, axis=1))
+        joined = self._replace(values=values, rounding=max(self.rounding, float(errors.max())))
         largest = float(each[0, best])
-        values = _log_sum(each) if soft else each.max(axis=1)
-        return cls(values, float(errors.max()), int(numbers[best]), largest)
-
-    def beside(self, other: Self, *, soft: bool) -> Self:
-        """By the columns of both: parts are merged as they come, and no more than two are held."""
-        values = (np.logaddexp if soft else np.maximum)(self.values, other.values)
-        best = other if other.largest > self.largest else self
-        return best._replace(values=values, rounding=max(self.rounding, other.rounding))
+        if largest <= self.largest:
+            return joined
+        return joined._replace(strongest=int(numbers[best]), largest=largest)
 
 
 def aggregate(
@@ -1445,7 +1434,7 @@ def aggregate(
     weights = _combination_weights(count, reference, share)
     own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
     soft = how == "soft"
-    parts: list[_Scores | None] = [None, None]
+    parts = [_Scores(np.full(len(replicates) + 1, -np.inf), 0.0, 0, -np.inf)] * 2
     for columns in _bunches(len(replicates), count):
         rows = np.vstack([statistics[columns], replicates[:, columns]])
         distances, errors, ties, spread = standardised(rows, rounding[columns], dtype)
@@ -1466,13 +1455,10 @@ def aggregate(
         first = np.isin(numbers, reference) & (apart and not soft)
         for k, taken in enumerate((first, ~first)):
             if taken.any():
-                each = distances if taken.all() else distances[:, taken]
-                found = _Scores.of(each, errors[taken], numbers[taken], soft=soft)
-                before = parts[k]
-                parts[k] = found if before is None else before.beside(found, soft=soft)
+                some = distances[:, taken], errors[taken], numbers[taken]
+                parts[k] = parts[k].beside(*some, soft=soft)
     alone, others = parts
-    assert others is not None
-    scores = others if alone is None else _shared(alone, others, share)
+    scores = _shared(alone, others, share) if apart and not soft else others
     return Aggregated(
         float(scores.values[0]),
         Replicates(scores.values[1:]),
@@ -1491,20 +1477,9 @@ def _bunches(rows: int, count: int) -> Iterator[slice]:
     return (slice(first, min(first + step, count)) for first in range(0, count, step))
 
 
-class Standardised(NamedTuple):
-    """Statistics of the data and their replicates, each beside the others."""
-
-    distances: Vector
-    """0 where all rows of a column are equal but for rounding, shape (b + 1, G)."""
-    errors: Vector
-    """Differences of the distances up to it are rounding, shape (G,)."""
-    ties: Vector
-    """The same of the rows, shape (G,)."""
-    spread: Vector
-    """Standard deviations of the rows, shape (G,)."""
-
-
-def standardised(rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64) -> Standardised:
+def standardised(
+    rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64
+) -> tuple[Vector, Vector, Vector, Vector]:
     """Distances of every row from the mean of the others, in their standard deviations.
 
     Parameters
@@ -1518,7 +1493,12 @@ def standardised(rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64) 
 
     Returns
     -------
-    Standardised
+    distances : ndarray, shape (b + 1, G)
+        0 where all rows of a column are equal but for rounding.
+    errors, ties : ndarray, shapes (G,)
+        Differences of the distances and of the rows up to it are rounding.
+    spread : ndarray, shape (G,)
+        Standard deviations of the rows.
 
     Raises
     ------
@@ -1534,7 +1514,7 @@ def standardised(rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64) 
     spread = rows.std(axis=0)
     # A column that does not vary beyond its ties is 0 in all rows, without an error.
     errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
-    return Standardised(_distances(rows, spread, ties), errors, ties, spread)
+    return _distances(rows, spread, ties), errors, ties, spread
 
 
 def _combination_weights(count: int, reference: int | list[int], share: float) -> Vector:
@@ -1545,15 +1525,6 @@ def _combination_weights(count: int, reference: int | list[int], share: float) -
     weights = np.full(count, (1.0 - share) / (count - len(parts)))
     weights[np.atleast_1d(reference)] = share * parts / parts.sum()
     return weights
-
-
-def _log_sum(exponents: Vector) -> Vector:
-    """Take log sum_c exp(e_c) of every row; overwrites the exponents."""
-    # Less the largest term, since exp of a far distance overflows.
-    best = exponents.max(axis=1)
-    exponents -= best[:, None]
-    values: Vector = best + np.log(np.exp(exponents, out=exponents).sum(axis=1))
-    return values
 
 
 def _shared(alone: _Scores, others: _Scores, share: float) -> _Scores:
@@ -1745,14 +1716,8 @@ def step_down(
     # The data are one of the b + 1 rows, as in every p-value of replicates.
     steps = (1.0 + np.count_nonzero(reached, axis=0)) / len(distances)
     # A step is not rejected before those above it, so adjusted p-values never fall along the order.
-    return _in_first_order(np.maximum.accumulate(steps), order)
-
-
-def _in_first_order(values: Vector, order: NDArray[np.intp]) -> Vector:
-    """Values of ordered tests in the order that the tests had."""
-    restored = np.empty_like(values)
-    restored[order] = values
-    return restored
+    adjusted: Vector = np.maximum.accumulate(steps)[np.argsort(order)]
+    return adjusted
 
 
 class KernelMoments(NamedTuple):

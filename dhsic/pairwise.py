@@ -22,7 +22,7 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, NystromHSIC, NystromMHSIC, find_null
+from dhsic.estimators import VHSIC, Estimator, NystromHSIC, NystromMHSIC
 from dhsic.estimators.base import (
     fit_combinations_on_sample,
     fitting_step,
@@ -31,6 +31,7 @@ from dhsic.estimators.base import (
     plan_of,
 )
 from dhsic.estimators.choose import choose_pairs
+from dhsic.estimators.registry import find_null
 from dhsic.io.missing import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel

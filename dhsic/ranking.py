@@ -31,21 +31,14 @@ from dhsic.engine.blocks import Gaps, Source, ValueKind, filled, kinds_of, label
 from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, UnknownArgumentError
-from dhsic.estimators import (
-    Estimator,
-    EstimatorName,
-    GridOutcome,
-    Null,
-    NullName,
-    choose_estimator,
-    draws_replicates,
-    find_null,
-)
+from dhsic.estimators import Estimator, EstimatorName, GridOutcome, Null, NullName
 from dhsic.estimators.base import bandwidth_rows, beyond
 from dhsic.estimators.choose import (
+    choose_estimator,
     plan_once,
 )
 from dhsic.estimators.program import Intervals
+from dhsic.estimators.registry import draws_replicates, find_null
 from dhsic.io.frames import unknown_column
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import checked_names, frame_and_keys, names_of, open_one, pick_variables
@@ -1067,7 +1060,7 @@ def _found(outcome: GridOutcome, dtype: np.dtype[Any]) -> dict[str, list[Any]]:
     statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
     p, hsic = pvalues(statistics, replicates, dtype, rounding), outcome.hsic
     # The data stand among the replicates, so that a distance is made alike for all rows.
-    distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
+    distances, *_ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
     # The mean over replicates is what independence would leave, more for many categories.
     # Of landmarks the statistic is not HSIC times n, but nearly in proportion.
     units = np.divide(hsic, statistics, out=0.0 * p, where=statistics != 0.0)

@@ -36,7 +36,7 @@ from dhsic.analysis import mean_embedding_bound as embedding_bound
 from dhsic.estimators.nystrom_m import squared_hsic
 from dhsic.features import FourierFeatures
 from dhsic.kernels import Gaussian, Kernel
-from dhsic.landmarks import Landmarks, prune
+from dhsic.landmarks import prune
 from dhsic.linalg import hadamard
 
 LANDMARKS = 700
@@ -86,12 +86,12 @@ def hsic_case(law: NormalPairs) -> Case:
     def error(n: int, p: int, rng: Rng) -> float:
         data = law.draw(n, rng)
         rows = _drawn(n, p, rng)
-        drawn = Landmarks(tuple(x[rows] for x in data), (rows,) * len(data))
-        z, factor = prune(drawn, kernels, TOLERANCE)
-        tiles = [k(x, points) for k, x, points in zip(kernels, data, z.points, strict=True)]
+        factor = prune([x[rows] for x in data], kernels, TOLERANCE)
+        z = [x[rows[factor.kept]] for x in data]
+        tiles = [k(x, points) for k, x, points in zip(kernels, data, z, strict=True)]
         means = np.array([tile.mean(axis=0) for tile in tiles])
         u = hadamard(tiles).mean(axis=0) - means.prod(axis=0)
-        grams = [k(points) for k, points in zip(kernels, z.points, strict=True)]
+        grams = [k(points) for k, points in zip(kernels, z, strict=True)]
         own = replace(factor, kept=np.arange(factor.rank))  # z is in the order of the factor
         squared = squared_hsic(grams, own, means, u, TOLERANCE)
         return abs(math.sqrt(squared) - math.sqrt(law.squared_hsic()))

@@ -22,18 +22,9 @@ from dhsic.engine.events import StepStarted
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.estimators import (
-    VHSIC,
-    Estimator,
-    EstimatorName,
-    Null,
-    NullName,
-    NystromMHSIC,
-    find_estimator,
-)
+from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
 from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import (
-    Offer,
     Way,
     choose_among,
     first_that_fits,
@@ -41,6 +32,7 @@ from dhsic.estimators.choose import (
     powers_below,
     telling,
 )
+from dhsic.estimators.registry import find_estimator
 from dhsic.features import ColumnFeatures
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
@@ -749,11 +741,8 @@ class _Directed:
         elif isinstance(self.estimator, VHSIC) or str(self.estimator) == VHSIC.name:
             n = min(n, _ALL_PAIRS_ROWS)
         # All rows, or the powers of two below, until the plan fits.
-        offers = [
-            Offer(k, f"{k:,} rows", partial(self._plan_of, k), partial(self._timed, k))
-            for k in powers_below(n, min(n, _FEWEST_CHOSEN))
-        ]
-        number, reason = first_that_fits(self.session, [offers])
+        offers = [(k, f"{k:,} rows") for k in powers_below(n, min(n, _FEWEST_CHOSEN))]
+        number, reason = first_that_fits(self.session, [offers], self._plan_of, self._timed)
         if not reason and number < self.session.n:
             reason = f"{number:,} rows, since more would take long: set max_rows for them"
         return number, reason or AS_ASKED

@@ -6,8 +6,4 @@ from dhsic.conditional.independence import (
     plan_conditional,
 )
 
-__all__ = [
-    "ConditionalIndependenceTestResult",
-    "conditional_independence_test",
-    "plan_conditional",
-]
+__all__ = ["ConditionalIndependenceTestResult", "conditional_independence_test", "plan_conditional"]

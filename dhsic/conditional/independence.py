@@ -58,7 +58,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
 from dhsic.estimators import Estimate
-from dhsic.estimators.base import BANDWIDTH_ROWS, FittingSamples, plan_of
+from dhsic.estimators.base import BANDWIDTH_ROWS, fitting_samples, plan_of
 from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, rows_at_quantiles
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
@@ -462,16 +462,17 @@ class ResidualProducts:
 
     def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
         """Products of rows of a fold side by side, shape (b, m (1 + scaled) + 1)."""
-        rows, (of_x, of_y) = self.design.features(values, fold), self.regressions
-        given_x, given_y = (np.append(rows.given, one, axis=1) for one in rows[1:3])
-        x, y = of_x.residuals(given_x, rows.x), of_y.residuals(given_y, rows.y)
-        parts = [row_products(row_products(x, rows.weights), y)]
+        given, *own, phi, psi, weights = self.design.features(values, fold)
+        given_x, given_y = (np.append(given, one, axis=1) for one in own)
+        of_x, of_y = self.regressions
+        x, y = of_x.residuals(given_x, phi), of_y.residuals(given_y, psi)
+        parts = [row_products(row_products(x, weights), y)]
         norms = np.einsum("ij,ij->i", parts[0], parts[0])
         if self.scaled:
             # Of a product (1 - h)^(1/2) in all, and of its square 1 - h.
             x /= of_x.unlevered(given_x) ** 0.25
             y /= of_y.unlevered(given_y) ** 0.25
-            parts.append(row_products(row_products(x, rows.weights), y))
+            parts.append(row_products(row_products(x, weights), y))
         return np.concatenate([*parts, norms[:, None]], axis=1)
 
 
@@ -693,9 +694,8 @@ def _draw(session: Session, kernels: Sequence[Kernel]) -> tuple[list[Vector], li
     of_pairs = [np.concatenate([one[k : k + s] for one in taken[2:]], axis=1) for k in (s, 2 * s)]
     taken[2:] = [one[:s] for one in taken[2:]]
     columns = [by_column(kinds_of(session.sources[m]), Columns(Gaussian())) for m in given]
-    every = (*kernels, *columns)
-    samples = FittingSamples.of(session, zip(every, range(len(every)), strict=True), taken)
-    x, y, *others = (samples.of_kernel(kernel, m) for m, kernel in enumerate(every))
+    numbered = [(kernel, m) for m, kernel in enumerate((*kernels, *columns))]
+    x, y, *others = fitting_samples(session, numbered, taken)
     return [x, y], of_pairs, np.concatenate(others, axis=1)
 
 
@@ -806,7 +806,8 @@ def sizes_of(
     given : int
         Features of what is given.
     passes : list of tuple of int
-        Features of a row, bytes of the design and bytes of a row besides, of each of three.
+        Features of a row of each of three, with bytes of the design and bytes of a row besides,
+        those of the last.
     """
     numbers, d = sum(kind == "number" for kind in kinds), len(kinds)
     products = numbers * (numbers + 1) // 2 if d > 1 else 0
@@ -816,23 +817,18 @@ def sizes_of(
     t, weights = MOST_DIRECTIONS, 1 + _MOST_WEIGHTS
     # Besides what is given: x, y and their columns that are predicted; then functions of the
     # predictions of either, x at weights and y; then products of residuals at all weights.
-    first = given + 2 * t + sum(map(len, predicted))
-    second = given + sum(own) + t * (1 + weights)
     p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
-    # Kernels at landmarks of one variable at a time, with the tiles of their work.
+    first, second = given + 2 * t + sum(map(len, predicted)), given + sum(own) + t * (1 + weights)
+    sizes = first, second, m * (1 + levered(n, p)) + 1
+    # Kernels at landmarks of one variable at a time, with the tiles of their work; features of the
+    # pass before, and the products.
     widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
-    row = 8 * (5 * widest + 3 * (sum(dims) + d) + 4 * t)
-    payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
-    passes = [(first, payload, row + 8 * (2 * given + first))]
-    payload += sum(
-        8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
-    )
-    row += 8 * (3 * given + 3 * sum(own) + 2 * second)
-    passes.append((second, payload, row))
+    row = 5 * widest + 3 * (sum(dims) + d) + 4 * t
+    row += 3 * (given + sum(own) + m) + 2 * second + (2 + ways) * p
     # Every regression is the best of some, of which each has its vectors.
-    payload += 2 * 8 * (ways * p * (p + t) + p * t)
-    passes.append((m * (1 + levered(n, p)) + 1, payload, row + 8 * (3 * m + (2 + ways) * p)))
-    return given, passes
+    payload = 2 * given**2 + 3 * _LANDMARKS * (t + sum(dims) + 2 * d) + 2 * p * (ways * (p + t) + t)
+    payload += sum(3 * given * k + 2 * size**2 for k, size in zip(predictions, own, strict=True))
+    return given, [(size, 8 * payload, 8 * row) for size in sizes]
 
 
 def levered(n: int, p: int) -> bool:
@@ -987,33 +983,6 @@ def _linear(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> list[Proj
         axes = np.eye(len(left)) / len(left) ** 0.5
         found.append(Projection.about(ColumnProducts(columns, left, right), axes, sample))
     return found
-
-
-class FeatureRows(NamedTuple):
-    """Features of some rows.
-
-    Parameters
-    ----------
-    given : ndarray
-        Of what is given, shape (b, p).
-    own_x : ndarray
-        Regressors of x alone, or in the first pass its columns, shape (b, k_x).
-    own_y : ndarray
-        The same of y, shape (b, k_y).
-    x : ndarray
-        Shape (b, r_x).
-    y : ndarray
-        Shape (b, r_y).
-    weights : ndarray
-        The constant 1 and functions of what is given, shape (b, r_w).
-    """
-
-    given: Vector
-    own_x: Vector
-    own_y: Vector
-    x: Vector
-    y: Vector
-    weights: Vector
 
 
 class FirstFits(NamedTuple):
@@ -1209,11 +1178,7 @@ class ConditionalDesign:
 
     @classmethod
     def of(
-        cls,
-        sides: Sequence[TestedFeatures],
-        z: Vector,
-        kinds: Sequence[str],
-        dtype: DTypeLike,
+        cls, sides: Sequence[TestedFeatures], z: Vector, kinds: Sequence[str], dtype: DTypeLike
     ) -> Self:
         """Of rows (s, d_z) of all given columns, and their kinds."""
         weights = Projection.principal(joint_kernel(kinds).fit(z), z, _MOST_WEIGHTS, dtype)
@@ -1269,24 +1234,27 @@ class ConditionalDesign:
         """Features of rows (b, d_z) of all given columns, shape (b, p)."""
         return np.concatenate([one(z) for one in self.given], axis=1)
 
-    def features(self, values: Sequence[NDArray[Any]], fold: int) -> FeatureRows:
-        """Features of rows of a fold, of x, y and every given variable."""
+    def features(self, values: Sequence[NDArray[Any]], fold: int) -> list[Vector]:
+        """Features of rows of a fold, of x, y and every given variable.
+
+        Those of what is given; regressors of x alone and of y alone, in the first pass their
+        columns; those of x and of y; the constant 1 and functions of what is given as weights.
+        """
         pairs, z = list(zip(self.sides, values, strict=False)), np.concatenate(values[2:], axis=1)
         given = self.of_given(z)
-        own_x, own_y = (
+        own = [
             side.own(given, fold) if isinstance(side.own, Index) else side.own(x)
             for side, x in pairs
-        )
-        phi, psi = (side.features(side.centre(x, given)) for side, x in pairs)
+        ]
+        both = (side.features(side.centre(x, given)) for side, x in pairs)
         # The constant comes first, so that the plain products are among those with weights.
-        weights = np.concatenate([np.ones((len(z), 1)), self.weights(z)], axis=1)
-        return FeatureRows(given, own_x, own_y, phi, psi, weights)
+        return [given, *own, *both, np.insert(self.weights(z), 0, 1.0, axis=1)]
 
     def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
         """Features of rows of a fold side by side, see `places`."""
-        rows = self.features(values, fold)
-        x = row_products(rows.x, rows.weights) if self.second else rows.x
-        return np.concatenate([*rows[:3], x, rows.y], axis=1)
+        *given, x, y, weights = self.features(values, fold)
+        x = row_products(x, weights) if self.second else x
+        return np.concatenate([*given, x, y], axis=1)
 
     def first_fits(self, sums: SecondMoments) -> list[FirstFits]:
         """Regressions of x and of y, by the sums of the first pass."""

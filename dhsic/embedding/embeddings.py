@@ -33,15 +33,14 @@ from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
-from dhsic.estimators.choose import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations, plan_of
+from dhsic.estimators.choose import Way, first_that_fits, powers_below, telling
 from dhsic.io.chunks import inventory_of
 from dhsic.io.open import check_metadata, open_samples
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.variables import Variable
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
-    Landmarks,
     Pool,
     Selection,
     check_landmark_options,
@@ -543,29 +542,28 @@ def mean_embedding(
     p, choice = landmark_count(usual, session.n, replace=False), ""
     planner = partial(_plan, session, asked, selection, pool)
     if n_landmarks is None:
-        offers = [
-            Offer(k, f"{k:,} landmarks", partial(planner, k), partial(_run_uniform, asked, k))
-            for k in powers_below(p, _FEWEST)
-        ]
-        p, choice = first_that_fits(session, [offers])
+        offers = [(k, f"{k:,} landmarks") for k in powers_below(p, _FEWEST)]
+        p, choice = first_that_fits(session, [offers], planner, partial(_run_uniform, asked))
     session.begin(telling(planner(p), [Way("landmarks", p, planner)]))
     s = _pool_rows(session, selection, pool, p)
     # What a checkpoint has to be made of, or it is that of another call.
     drawing = {"n_landmarks": p, "selection": selection, "pool": s, "tolerance": tolerance}
     session.resume(computes="mean embedding", kernel=asked, **drawing)
-    fitted, drawn = _draw(session, asked, s)
+    fitted, points, indices = _draw(session, asked, s)
     if selection != "uniform":
         session.step("select landmarks")
         chooser = generator(session.seed, "selection", 0)
-        drawn = drawn.keep(select(selection, Pool((fitted,), drawn.points), p, chooser))
+        chosen = select(selection, Pool((fitted,), (points,)), p, chooser)
+        points, indices = points[chosen], indices[chosen]
     session.step("prune landmarks")
-    kept, factor = prune(drawn, (fitted,), tolerance_for(tolerance, session.dtype))
-    sums = _EmbeddingPass.at(session, fitted, kept.points[0]).sums(session)
+    factor = prune([points], [fitted], tolerance_for(tolerance, session.dtype))
+    points = points[factor.kept]
+    sums = _EmbeddingPass.at(session, fitted, points).sums(session)
     session.verify()
     return MeanEmbedding(
         kernel=fitted,
-        landmarks=kept.points[0],
-        indices=kept.indices[0],
+        landmarks=points,
+        indices=indices[factor.kept],
         sums=sums,
         n=session.n,
         drawn=p,
@@ -577,21 +575,23 @@ def mean_embedding(
     )
 
 
-def _draw(session: Session, asked: Kernel, s: int) -> tuple[Kernel, Landmarks]:
-    """The kernel, and s rows to choose landmarks from."""
+def _draw(
+    session: Session, asked: Kernel, s: int
+) -> tuple[Kernel, NDArray[np.float64], NDArray[np.intp]]:
+    """The kernel, and s rows to choose landmarks from, with their numbers."""
     session.step("fetch landmarks")
     (drawn,) = uniform_rows(session.seed, session.n, s, 1, pairing="joint", replace=False)
     (sampled,) = bandwidth_rows(session)
     # Landmarks and the sample for the bandwidth are read together.
     (rows,) = session.take([np.append(drawn, sampled)])
-    (fitted,) = fit_kernels(session, (asked,), [rows[s:]])
-    return fitted, Landmarks((rows[:s],), (drawn,))
+    (fitted,) = fit_combinations(session, Combinations.single([asked]), [rows[s:]]).kernels
+    return fitted, rows[:s], drawn
 
 
 def _run_uniform(asked: Kernel, p: int, session: Session) -> object:
     """The pass at p uniform landmarks as they are drawn, for its seconds."""
-    fitted, drawn = _draw(session, asked, p)
-    return _EmbeddingPass.at(session, fitted, drawn.points[0]).sums(session)
+    fitted, points, _ = _draw(session, asked, p)
+    return _EmbeddingPass.at(session, fitted, points).sums(session)
 
 
 def _pool_rows(session: Session, selection: Selection, pool: int, p: int) -> int:

@@ -134,24 +134,24 @@ class Estimator(ABC):
     """Whether it takes kernels of rows with gaps."""
     largest: ClassVar[float] = math.inf
     """The largest value of the estimate."""
+    has_intervals: bool = False
+    """Whether the estimate is a smooth function of sums of its passes, less its bias.
+
+    Then blocks of rows can be left out. Roots of measures are not smooth at independence, and of
+    random features the draw varies more than the rows.
+    """
     remedy: ClassVar[str] = "take fewer resamples, fewer kernels ('gaussian' is one) or threads"
     """Advice where it needs too much memory."""
 
     @classmethod
+    def lacks(cls, *methods: str) -> list[str]:
+        """Those of some methods that only this base class has."""
+        return [name for name in methods if getattr(cls, name) is getattr(Estimator, name)]
+
+    @classmethod
     def prepares(cls) -> bool:
         """Whether it makes a statistic, of which all else is made."""
-        return all(
-            getattr(cls, name) is not getattr(Estimator, name) for name in ("guess", "prepare")
-        )
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether the estimate is a smooth function of sums of its passes, less its bias.
-
-        Then blocks of rows can be left out. Roots of measures are not smooth at independence, and
-        of random features the draw varies more than the rows.
-        """
-        return False
+        return not cls.lacks("guess", "prepare")
 
     @classmethod
     def takes_grids(cls) -> bool:
@@ -245,13 +245,6 @@ def bandwidth_rows(session: Session) -> list[NDArray[np.intp]]:
     ]
 
 
-def fit_kernels(
-    session: Session, kernels: Sequence[Kernel], samples: Sequence[NDArray[Any]]
-) -> tuple[Kernel, ...]:
-    """Fit every kernel to the sample of its variable, as `fit_combinations`."""
-    return fit_combinations(session, Combinations.single(kernels), samples).kernels
-
-
 def fit_combinations(
     session: Session,
     combinations: Combinations,
@@ -271,9 +264,9 @@ def fit_combinations(
     """
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
     # A kernel that several combinations share is fitted once.
-    distinct, names = dict.fromkeys(pairs), session.names
-    whole = FittingSamples.of(session, distinct, samples)
-    fitted = {(k, m): _fit_to(whole, k, m, names[m]) for k, m in distinct}
+    distinct = list(dict.fromkeys(pairs))
+    varied = zip(distinct, fitting_samples(session, distinct, samples), strict=True)
+    fitted = {(k, m): _fit_to(k, x, samples[m], session.names[m]) for (k, m), x in varied}
     most = (_MOST_OF_ESTIMATES if session.takes_constants else _MOST_VALUE)[session.dtype.name]
     for (given, m), kernel in fitted.items():
         # Kernels with a length follow the scale of the variable, and are fitted within their range.
@@ -283,8 +276,7 @@ def fit_combinations(
     return combinations.fitted(fitted[pair] for pair in pairs)
 
 
-def _fit_to(samples: FittingSamples, kernel: Kernel, m: int, name: str) -> Kernel:
-    sample = samples.of_kernel(kernel, m)
+def _fit_to(kernel: Kernel, sample: Sample, drawn: Sample, name: str) -> Kernel:
     try:
         fitted = kernel.fit(sample)
     except DataError as error:
@@ -292,7 +284,7 @@ def _fit_to(samples: FittingSamples, kernel: Kernel, m: int, name: str) -> Kerne
         msg = f"variable {name!r}: {error}"
         raise DataError(msg) from error
     # Rows that were put in so that there is a scale are none of the variable.
-    return fitted if sample is samples.drawn[m] else of_rows(fitted, samples.drawn[m])
+    return fitted if sample is drawn else of_rows(fitted, drawn)
 
 
 def _check_kernel(
@@ -509,9 +501,10 @@ Sample = NDArray[Any]
 ColumnNumbers = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class FittingSamples:
-    """Drawn rows of every variable, and others for columns that are the same in all of them.
+def fitting_samples(
+    session: Session, kernels: Sequence[tuple[Kernel, int]], drawn: Sequence[Sample]
+) -> list[Sample]:
+    """Rows to which kernels are fitted: drawn ones, and others for columns that these hold equal.
 
     Such columns are rare flags, as a rule: few rows of the data hold anything else, and none of
     these was drawn. They are looked for among all rows of that variable, whatever the others hold
@@ -519,70 +512,51 @@ class FittingSamples:
 
     Parameters
     ----------
-    drawn : tuple of ndarray, shapes (s, d_m)
-        One a variable.
-    n : int
-        Rows of the data.
-    found : mapping of (int, tuple of int) to Differing
-        Rows that differ, by the variable and the columns.
+    session : Session
+        The run, which takes a pass where a sample is the same.
+    kernels : sequence of (Kernel, int)
+        With the numbers of their variables.
+    drawn : sequence of ndarray, shapes (s, d_m)
+        Rows of every variable.
+
+    Returns
+    -------
+    list of ndarray
+        One a kernel, that of its variable where nothing is added.
+
+    Raises
+    ------
+    DataError
+        A variable is constant, where the session does not take constants.
     """
-
-    drawn: tuple[Sample, ...]
-    n: int
-    found: Mapping[tuple[int, ColumnNumbers], Differing]
-
-    @classmethod
-    def of(
-        cls, session: Session, kernels: Iterable[tuple[Kernel, int]], drawn: Sequence[Sample]
-    ) -> FittingSamples:
-        """For kernels with the numbers of their variables; takes a pass where a sample is the same.
-
-        Raises
-        ------
-        DataError
-            A variable is constant, where the session does not take constants.
-        """
-        there = list(map(filled, drawn))  # a column is the same where its values are
-        same = [(sample == sample[0]).all(axis=0) for sample in there]
-        whole = [
-            (m, tuple(range(len(columns_same))))
-            for m, columns_same in enumerate(same)
-            if columns_same.all()
-        ]
-        parts = [(m, at) for kernel, m in kernels for at in _still(kernel, same[m])]
-        beyond_samples = beyond(session, there, list(dict.fromkeys([*whole, *parts])))
-        for m, columns in whole:
-            if not (beyond_samples[m, columns].total or session.takes_constants):
-                within = getattr(session.sources[m], "strata", None) is not None
-                where = "in every stratum all" if within else f"all {session.n}"
-                msg = (
-                    f"variable {session.names[m]!r} is constant: {where} rows are the same, so it "
-                    "is independent of everything; leave it out"
-                )
-                raise DataError(msg)
-        return cls(tuple(drawn), session.n, beyond_samples)
-
-    def of_kernel(self, kernel: Kernel, m: int) -> Sample:
-        """The sample of a variable as one of its kernels is to be fitted to it."""
-        sample = self.drawn[m]
-        if m in self._constant:
-            # A constant: any scale will do, and the median stays what the rows hold.
-            # The added row is another value, so that the kernel finds a scale.
-            value = filled(sample)[0]
-            return np.vstack([sample, value + np.maximum(1.0, np.abs(value))])
-        d = sample.shape[1]
-        sets = kernel.scale_columns(d) or (tuple(range(d)),)
-        missed = {at: self.found[m, at] for at in sets if (m, at) in self.found}
-        return _completed(sample, missed, self.n)
-
-    @cached_property
-    def _constant(self) -> frozenset[int]:
-        """Variables all rows of which are the same."""
-        return frozenset(
-            m
-            for (m, at), rows in self.found.items()
-            if len(at) == self.drawn[m].shape[1] and not rows.total
+    there = list(map(filled, drawn))  # a column is the same where its values are
+    same = [(sample == sample[0]).all(axis=0) for sample in there]
+    whole = {m: tuple(range(len(columns))) for m, columns in enumerate(same) if columns.all()}
+    parts = [(m, at) for kernel, m in kernels for at in _still(kernel, same[m])]
+    found = beyond(session, there, list(dict.fromkeys([*whole.items(), *parts])))
+    constant = {m for m, columns in whole.items() if not found[m, columns].total}
+    if constant and not session.takes_constants:
+        m = min(constant)
+        within = getattr(session.sources[m], "strata", None) is not None
+        where = "in every stratum all" if within else f"all {session.n}"
+        msg = (
+            f"variable {session.names[m]!r} is constant: {where} rows are the same, so it is "
+            "independent of everything; leave it out"
         )
+        raise DataError(msg)
+
+    def sample_of(kernel: Kernel, m: int) -> Sample:
+        if m in constant:
+            # Any scale will do, and the median stays what the rows hold: the added row is another
+            # value, so that the kernel finds a scale.
+            value = there[m][0]
+            return np.vstack([drawn[m], value + np.maximum(1.0, np.abs(value))])
+        d = drawn[m].shape[1]
+        sets = kernel.scale_columns(d) or (tuple(range(d)),)
+        missed = {at: found[m, at] for at in sets if (m, at) in found}
+        return _completed(drawn[m], missed, session.n)
+
+    return [sample_of(*one) for one in kernels]
 
 
 def beyond(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan, Times
@@ -314,13 +314,13 @@ def _first_that_fits(
     why: str,
 ) -> Choice:
     """The first that fits the memory and the time, or the last."""
-
-    def offer(choice: Choice) -> Offer[Choice]:
-        one, some, what = choice
-        run = None if runner is None else lambda timed: runner(one, timed, some)
-        return Offer(choice, what, lambda: planner(one, session, some), run)
-
-    chosen, told = first_that_fits(session, [list(map(offer, some)) for some in offered])
+    offers = [[(choice, choice.reason) for choice in some] for some in offered]
+    chosen, told = first_that_fits(
+        session,
+        offers,
+        lambda choice: planner(choice.estimator, session, choice.combinations),
+        runner and (lambda one, timed: runner(one.estimator, timed, one.combinations)),
+    )
     reasons = [told] if told and why == AS_ASKED else [why, *filter(None, [told])]
     return chosen._replace(reason="; ".join(reasons))
 
@@ -364,19 +364,11 @@ _FEWEST_ROWS = 8
 _FEWEST_OF = {"block_rows": FEWEST_BLOCK_ROWS}  # one of all others
 
 
-class Offer(NamedTuple, Generic[Value]):
-    """A choice that may be run."""
-
-    value: Value
-    what: str
-    """Its name in a result."""
-    plan: Callable[[], Plan]
-    run: Callable[[Session], object] | None = None
-    """What its seconds are those of; None where nothing can be timed yet."""
-
-
 def first_that_fits(
-    session: Session, offers: Sequence[Sequence[Offer[Value]]]
+    session: Session,
+    offers: Sequence[Sequence[tuple[Value, str]]],
+    plan: Callable[[Value], Plan],
+    run: Callable[[Value, Session], object] | None = None,
 ) -> tuple[Value, str]:
     """The first offer that fits the memory and the time, or the last; and why not the first of all.
 
@@ -385,8 +377,11 @@ def first_that_fits(
     session : Session
         The run. Where it says a time, a block of every pass of an offer is timed, and a checkpoint
         keeps which offer was taken.
-    offers : sequence of sequences of Offer
-        The better first, and in each the largest first.
+    offers : sequence of sequences of (object, str)
+        What may be taken, with its name in a result: the better first, and in each the largest
+        first.
+    plan, run : callable
+        The plan of an offer, and what its seconds are those of; nothing is timed where it is None.
 
     Returns
     -------
@@ -398,15 +393,16 @@ def first_that_fits(
     allowed, refused = session.runtime.seconds, dict[str, str]()
     listed = [offer for some in offers for offer in some]
 
-    def suits(offer: Offer[Value]) -> bool:
-        plan = offer.plan()
-        if not plan.fits:
-            refused[offer.what] = format_bytes(plan.peak_bytes)
+    def suits(offer: tuple[Value, str]) -> bool:
+        value, what = offer
+        planned = plan(value)
+        if not planned.fits:
+            refused[what] = format_bytes(planned.peak_bytes)
             return False
-        times = session.timed(offer.run) if allowed and offer.run else None
+        times = session.timed(partial(run, value)) if allowed and run else None
         if times is None or not allowed or times.elapsed <= allowed:
             return True
-        refused[offer.what] = format_seconds(times.elapsed)
+        refused[what] = format_seconds(times.elapsed)
         return False
 
     def choose() -> int:
@@ -419,20 +415,19 @@ def first_that_fits(
             at += len(some)
         return len(listed) - 1
 
-    best = listed[0]
-    if len(listed) == 1 or (not allowed and suits(best)):
-        return best.value, ""
+    best, most = listed[0]
+    if len(listed) == 1 or (not allowed and suits(listed[0])):
+        return best, ""
     number = session.size_by_time(choose) if allowed else choose()
-    chosen = listed[number]
+    chosen, what = listed[number]
     if number == 0:
-        return chosen.value, ""
-    what, needed = best.what, refused.get(best.what, "longer than allowed")
-    if chosen.what in refused:
-        needed = f"more than {refused[chosen.what]}"
+        return chosen, ""
+    needed = refused.get(most, "longer than allowed")
+    if what in refused:
+        needed = f"more than {refused[what]}"
     elif allowed and refused:
-        what, needed = next(reversed(refused.items()))  # the next larger one
-    reason = f"{chosen.what}, since {what} would take {needed}: allow so much for them"
-    return chosen.value, reason
+        most, needed = next(reversed(refused.items()))  # the next larger one
+    return chosen, f"{what}, since {most} would take {needed}: allow so much for them"
 
 
 def powers_below(count: int, fewest: int) -> list[int]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,14 +75,7 @@ from dhsic.statistics.tiles import Matrix, column_sums
 Vector = NDArray[np.float64]
 Tell = Callable[[GramFound], Any]
 
-
-class GramFit(NamedTuple):
-    """An estimate from all pairs of rows, with all that it is made of."""
-
-    means: Vector
-    """Row means of the Gram matrices, shape (M, n)."""
-    estimate: Estimate
-    """The estimate."""
+_LIMITS: dict[type[Any], Any] = {Martingale: martingale_of_grams, Spectral: limit_mixture}
 
 
 class Quadratic(Estimator):
@@ -93,16 +86,14 @@ class Quadratic(Estimator):
 
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
     cost: ClassVar[str] = "n^2"
+    has_intervals = True
     remedy: ClassVar[str] = (
         "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer "
         "resamples"
     )
 
-    @property
-    def quantity(self) -> str:
-        """The name of the estimate."""
-        return "squared HSIC"
-
+    quantity: str = "squared HSIC"
+    """The name of the estimate."""
     unbiased: bool = False
     """Whether it is the U-statistic, for two variables, or else the V-statistic."""
 
@@ -114,7 +105,7 @@ class Quadratic(Estimator):
     def factor(self, sums: GramSums) -> Vector | float:
         """The factors of the squared HSIC; permutations must leave them as they are."""
         del sums
-        return 1.0
+        return self.scale
 
     def reported(self, size: float) -> float:
         """The estimate, from the multiple of the squared HSIC."""
@@ -126,11 +117,6 @@ class Quadratic(Estimator):
     """Squared HSIC has this factor in the measure, which may have divisors besides."""
     divided: ClassVar[bool] = False
     """Whether HSIC of either variable with itself divides the measure."""
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate: not of a root."""
-        return not self.root
 
     def parts(self, value: float, sums: GramSums) -> Parts | None:
         """U-statistics of two variables, which an estimate is but for its bias."""
@@ -157,7 +143,8 @@ class Quadratic(Estimator):
             session.dims,
             session.dtype,
             unbiased=self.unbiased and isinstance(null, Resampling),
-            limit=self._limit(null),
+            # What a null takes of matrices that are held.
+            limit=_LIMITS.get(type(null)),
             factor=self.factor,
             tell=tell,
         )
@@ -177,7 +164,7 @@ class Quadratic(Estimator):
         detail = ""
         if isinstance(null, Gamma | Spectral | Martingale):
             detail = guard_kernels(session, fitted, samples, null.name, needs_of(null))
-            tell = partial(self._laws, null, session.seed)
+            tell = _by_combination
         elif len(fitted) > 1 and null is not None and not fitted.features:
             # Their replicates have heavy tails, which cost the others their power.
             numbers = compared_in_samples(fitted, samples, session.n)
@@ -243,8 +230,8 @@ class Quadratic(Estimator):
         sizes = self.factor(found.sums) * found.sums.hsic(unbiased=unbiased)
         return list(zip(sizes.tolist(), found.sums.own(unbiased=self.unbiased), strict=True))
 
-    def fit(self, session: Session, kernels: Sequence[Kernel]) -> GramFit:
-        """The estimate with all that it is made of."""
+    def fit(self, session: Session, kernels: Sequence[Kernel]) -> tuple[Vector, Estimate]:
+        """Row means of the Gram matrices, shape (M, n), and the estimate."""
 
         def tell(found: GramFound) -> list[tuple[float, Vector]]:
             ((size, _),) = self.tell(found)
@@ -256,24 +243,35 @@ class Quadratic(Estimator):
         ((size, means),) = replicate(session, replace(statistic, tell=tell), orbit).told
         in_order = np.empty_like(means)
         in_order[:, rows_in_order(orbit.groups)] = means
-        estimate = self._estimate(size, prepared.combinations.kernels)
-        return GramFit(in_order, estimate)
+        return in_order, self._estimate(size, prepared.combinations.kernels)
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral | Martingale
     ) -> list[Outcome]:
         """The outcome of every combination by itself, by a law of its own."""
         prepared = self.prepare(session, combinations, null)
-        found = measure(session, prepared.statistic)
-        outcomes = []
-        for c, (size, estimate, law) in enumerate(found.told):
-            value = self._estimate(estimate, prepared.combinations.kernels_of(c))
-            note, rounding = prepared.detail, float(found.rounding[c])
-            outcomes.append(
-                martingale_outcome(session, law, rounding, value, note)
-                if isinstance(null, Martingale)
-                else Outcome(session.n * size, law, value, note, rounding)
+        found, note, outcomes = measure(session, prepared.statistic), prepared.detail, []
+        for c, (sums, limit) in enumerate(found.told):
+            factor, rounding = float(np.ravel(self.factor(sums))[0]), float(found.rounding[c])
+            (size,), (estimate,) = (
+                factor * sums.hsic(unbiased=unbiased)
+                for unbiased in (self.unbiased, self.unbiased_estimate)
             )
+            value = self._estimate(estimate, prepared.combinations.kernels_of(c))
+            if isinstance(null, Martingale):  # which is another statistic
+                outcomes.append(martingale_outcome(session, limit, rounding, value, note))
+                continue
+            # Mean and variance over all permutations, as of the sums at hand; of a multiple the
+            # variance goes with the square of the factor.
+            mean, variance = null_moments(sums, unbiased=self.unbiased)
+            moments = factor * mean, factor**2 * variance
+            law: Any = GammaDistribution(*moments)
+            if isinstance(null, Spectral) and limit is not None:
+                mixture = ChiSquareMixture(factor * limit.weights, factor * limit.shift)
+                # Eigenvalues of a sample spread too far; the mean and the variance are those under
+                # independence.
+                law = null.distribution(mixture.with_moments(*moments), session.seed)
+            outcomes.append(Outcome(session.n * float(size), law, value, note, rounding))
         return outcomes
 
     def _check(self, session: Session, combinations: Combinations, null: Null | None) -> None:
@@ -304,45 +302,12 @@ class Quadratic(Estimator):
     def _estimate(self, size: float, kernels: tuple[Kernel, ...]) -> Estimate:
         return Estimate(self.reported(float(size)), kernels, quantity=self.quantity)
 
-    def _limit(self, null: Null | None) -> Any:
-        """What a null takes of matrices that are held; None where it takes nothing of them."""
-        if isinstance(null, Martingale):
-            return martingale_of_grams
-        return limit_mixture if isinstance(null, Spectral) else None
 
-    def _laws(
-        self, null: Gamma | Spectral | Martingale, seed: int, found: GramFound
-    ) -> list[tuple[float, float, Any]]:
-        """The size, the estimate and the law of n times the size of every combination.
-
-        In place of a law the sums of a martingale, which is another statistic.
-        """
-        laws = []
-        for c in range(len(found.sums.chosen)):
-            sums = found.sums.only(c)
-            factor = float(np.ravel(self.factor(sums))[0])
-            (size,), (estimate,) = (
-                factor * sums.hsic(unbiased=unbiased)
-                for unbiased in (self.unbiased, self.unbiased_estimate)
-            )
-            if isinstance(null, Martingale):
-                laws.append((float(size), float(estimate), found.limit))
-                continue
-            # Mean and variance over all permutations, as of the sums at hand; of a multiple the
-            # variance goes with the square of the factor.
-            mean, variance = null_moments(sums, unbiased=self.unbiased)
-            moments = factor * mean, factor**2 * variance
-            law: Any = GammaDistribution(*moments)
-            if isinstance(null, Spectral) and (limit := found.limit) is not None:
-                mixture = ChiSquareMixture(factor * limit.weights, factor * limit.shift)
-                # Eigenvalues of a sample spread too far; the mean and the variance are those under
-                # independence.
-                law = null.distribution(mixture.with_moments(*moments), seed)
-            laws.append((float(size), float(estimate), law))
-        return laws
+def _by_combination(found: GramFound) -> list[tuple[GramSums, Any]]:
+    """The sums of every combination, and what a limit law or a martingale takes of matrices."""
+    return [(found.sums.only(c), found.limit) for c in range(len(found.sums.chosen))]
 
 
-@final
 @dataclass(frozen=True)
 class VHSIC(Quadratic):
     """V-statistic HSIC for two or more variables.
@@ -399,7 +364,6 @@ class VHSIC(Quadratic):
     takes_missing: ClassVar[bool] = True
 
 
-@final
 @dataclass(frozen=True)
 class UHSIC(Quadratic):
     """U-statistic HSIC for two variables, which is unbiased and may be negative.
@@ -432,7 +396,6 @@ class UHSIC(Quadratic):
     unbiased = True
 
 
-@final
 @dataclass(frozen=True)
 class SubHSIC(Quadratic):
     """Mean squared HSIC over all pairs of a column of x and a column of y: a simple baseline.
@@ -508,7 +471,12 @@ class _DistanceStatistic(Quadratic):
         )
 
     @property
-    def quantity(self) -> str:
+    def has_intervals(self) -> bool:  # type: ignore[override]
+        """Whether blocks of rows can be left out of the estimate: not of a root."""
+        return not self.root
+
+    @property
+    def quantity(self) -> str:  # type: ignore[override]
         """The name of the estimate."""
         return self.measures if self.root else f"squared {self.measures}"
 
@@ -579,7 +547,6 @@ def _half(values: Matrix) -> Vector:
     return half
 
 
-@final
 @dataclass(frozen=True)
 class DCov(_DistanceStatistic):
     """Squared distance covariance of two variables.
@@ -622,13 +589,7 @@ class DCov(_DistanceStatistic):
 
     scale: ClassVar[float] = 4.0  # [2]: dCov^2 = 4 HSIC^2
 
-    def factor(self, sums: GramSums) -> Vector | float:
-        """That of squared HSIC."""
-        del sums
-        return self.scale
 
-
-@final
 @dataclass(frozen=True)
 class DCor(_DistanceStatistic):
     """Squared distance correlation of two variables.
@@ -965,9 +926,9 @@ FEWEST_BLOCK_ROWS = 4  # of the unbiased estimate
 # Where fewer rows show dependence than twice the root of the blocks, 6 % of true nulls were
 # rejected at level 1 %.
 _A_ROOT_OF_BLOCKS = 2.0
+_ROUNDING = 1e-12  # of a sum of squares
 
 
-@final
 @dataclass(frozen=True)
 class BlockHSIC(Estimator):
     """Mean of the unbiased HSIC of blocks of consecutive rows, for two variables.
@@ -1099,37 +1060,25 @@ class BlockHSIC(Estimator):
 
 
 class BlockSums(NamedTuple):
-    """The unbiased HSIC of blocks, merged without cancellation."""
+    """Sums over blocks of rows, of their unbiased HSIC."""
 
     blocks: int
     """Number of blocks."""
-    mean: float
-    """Mean of their HSIC."""
-    deviations: float
-    """Sum of the squared deviations from it."""
+    values: float
+    """Of their HSIC."""
+    squares: float
+    """Of its squares."""
     permuted: float
-    """Sum of the squares of their HSIC with permuted pairs."""
+    """Of the squares of their HSIC with permuted pairs."""
     norms: Vector
-    """Sums of the HSIC of either variable with itself, shape (2,)."""
+    """Of the HSIC of either variable with itself, shape (2,)."""
     sizes: float
-    """Sum of the product of the sizes of either kernel, to tell what is rounding."""
+    """Of the product of the sizes of either kernel, to tell what is rounding."""
 
-    def merge(self, other: BlockSums) -> BlockSums:
-        """Sums of the blocks of both."""
-        blocks = self.blocks + other.blocks
-        if blocks == 0:
-            return self
-        # Chan, Golub and LeVeque (1983): deviations are merged without a sum of squares, which
-        # cancels.
-        step = other.mean - self.mean
-        return BlockSums(
-            blocks,
-            self.mean + step * other.blocks / blocks,
-            self.deviations + other.deviations + step * step * self.blocks * other.blocks / blocks,
-            self.permuted + other.permuted,
-            self.norms + other.norms,
-            self.sizes + other.sizes,
-        )
+    @property
+    def mean(self) -> float:
+        """Mean of the HSIC of blocks."""
+        return float(self.values / self.blocks)
 
     def null_variance(self, null: Normal, block_rows: int) -> tuple[float, float]:
         """Variance of a block's HSIC under the null hypothesis, and its degrees of freedom.
@@ -1161,8 +1110,11 @@ class BlockSums(NamedTuple):
         if null.variance == "permutation":
             # Under the null hypothesis the mean is known to be 0, so that none is taken off.
             return self.permuted / self.blocks, self.blocks
-        # This variance grows with HSIC, which costs power (Zhang et al. 2018, section 3.3).
-        return self.deviations / (self.blocks - 1), self.blocks - 1
+        # This variance grows with HSIC, which costs power (Zhang et al. 2018, section 3.3). Where
+        # all blocks are alike, their squares leave rounding, which is no variance.
+        left = self.squares - self.values * self.mean
+        deviations = left if left > _ROUNDING * self.squares else 0.0
+        return deviations / (self.blocks - 1), self.blocks - 1
 
     def rounding(self, block_rows: int, dtype: np.dtype[Any]) -> float:
         """Rounding error of the mean, from independent errors of every entry."""
@@ -1222,12 +1174,8 @@ class BlockPass(Pass[BlockSums]):
             at = slice(start, start + b)
             for kernel, x, y, out in zip(self.kernels, rows, columns, buffers[:2], strict=True):
                 kernel.tile(x[at], y[at], out, buffers[2:])
-            sums = sums.merge(self._block(block.start + start, *buffers[:2]))
+            sums = self.combine(sums, self._block(block.start + start, *buffers[:2]))
         return sums
-
-    def combine(self, left: BlockSums, right: BlockSums) -> BlockSums:
-        """Merge."""
-        return left.merge(right)
 
     def _block(self, start: int, first: Matrix, second: Matrix) -> BlockSums:
         """Sums of one block, from its Gram matrices, which are overwritten."""
@@ -1243,7 +1191,7 @@ class BlockPass(Pass[BlockSums]):
             # The key is the first row of the block, so that the order does not depend on tasks.
             order = draw_permutations(self.seed, start, b, 1, 2)[0, 0]
             permuted = scale * float(np.vdot(first, second[np.ix_(order, order)]))
-        return BlockSums(1, value, 0.0, permuted * permuted, scale * norms, sizes)
+        return BlockSums(1, value, value**2, permuted**2, scale * norms, sizes)
 
 
 def _u_centre(gram: Matrix) -> float:

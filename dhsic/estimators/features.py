@@ -21,17 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    Self,
-    TypeAlias,
-    final,
-    get_args,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import numpy as np
 import scipy
@@ -98,13 +88,7 @@ from dhsic.linalg import pivoted_cholesky, rounding_unit, solve_lower
 from dhsic.nulls import Chain, Gamma, Martingale, Permutation, Resampling, Shifts, Spectral
 from dhsic.report import Pictures
 from dhsic.results import AS_ASKED, BarResult, FeatureSummary, LandmarkSummary, kernel_text
-from dhsic.statistics.blocks import (
-    ESTIMATE,
-    KeptBlocks,
-    block_means,
-    unbiased_hsic,
-    unbiased_step,
-)
+from dhsic.statistics.blocks import ESTIMATE, KeptBlocks, block_means, unbiased_hsic, unbiased_step
 from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.martingale import martingale, martingale_steps
@@ -171,22 +155,13 @@ class DrawnFeatures(NamedTuple):
         return Estimate(value, combinations.kernels_of(c), landmarks, summary, quantity, parts)
 
 
-class FeatureFit(NamedTuple):
-    """An estimate by features, with all that it is made of."""
-
-    drawn: DrawnFeatures
-    """The features."""
-    moments: FeatureMoments
-    """Theirs."""
-    estimate: Estimate
-
-
 class OnFeatures(Estimator):
     """A measure of the cross-covariance of features; n times its size is the test statistic."""
 
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
     cost: ClassVar[str] = "n"
-    measure: ClassVar[Measure] = SQUARED_HSIC
+    measure: Measure = SQUARED_HSIC
+    """The size of cross-covariances."""
     measured: ClassVar[bool] = False
     """Whether `normalised` makes features by their covariance over all rows."""
     unbiased_estimate: bool = False
@@ -208,10 +183,6 @@ class OnFeatures(Estimator):
     def normalised(self, features: Features, covariance: Matrix, n: int) -> Features:
         """Features with a factor by the covariance of the whitened ones over n rows."""
         raise NotImplementedError
-
-    def measured_by(self) -> Measure:
-        """The size of cross-covariances."""
-        return self.measure
 
     def n_drawn(self, session: Session) -> int | None:
         """Landmarks of every variable before pruning, where it has any."""
@@ -268,8 +239,8 @@ class OnFeatures(Estimator):
                     session, [drawn.features[k] for k in fitted.chosen[c]], found, size
                 )
             else:
-                value = self.measured_by().value(size)
-            return drawn.estimate(c, value, self.measured_by().quantity)
+                value = self.measure.value(size)
+            return drawn.estimate(c, value, self.measure.quantity)
 
         def with_themselves(found: Replicated) -> Vector:
             """HSIC of the variables of every combination with themselves."""
@@ -295,7 +266,7 @@ class OnFeatures(Estimator):
         """
         unbiased = self.unbiased_estimate and not combinations.features
         pairs = combinations.chosen
-        statistic = OuterStatistic(session, features, pairs, self.measured_by(), unbiased)
+        statistic = OuterStatistic(session, features, pairs, self.measure, unbiased)
         if not combinations.features:
             return statistic, None
         own = replace(statistic, pairs=tuple((k, k) for k in range(len(features))))
@@ -323,21 +294,24 @@ class OnFeatures(Estimator):
         """The measure of the data, in one pass."""
         if self.unbiased_estimate:
             return super().estimate(session, kernels)
-        return self.fit(session, kernels).estimate
+        *_, estimate = self.fit(session, kernels)
+        return estimate
 
-    def fit(self, session: Session, kernels: Sequence[Kernel]) -> FeatureFit:
-        """The estimate with all that it is made of."""
-        measure = self.measured_by()
+    def fit(
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[DrawnFeatures, FeatureMoments, Estimate]:
+        """The estimate, after the features and the moments that it is made of."""
+        measure = self.measure
         drawn = self._drawn(session, Combinations.single(kernels), None)
         moments = drawn.moments or second_moments(session, drawn.features, BOTH[:1])
         session.step("solve")
         size = float(measure.size(moments.covariance(0, 1)[None])[0])
         estimate = drawn.estimate(0, measure.value(size), measure.quantity)
-        return FeatureFit(drawn, moments, estimate)
+        return drawn, moments, estimate
 
     def test_each(self, session: Session, combinations: Combinations, null: Any) -> list[Outcome]:
         """The outcome of one combination, by the law of a limit or of moments."""
-        drawn, measure = self._drawn(session, combinations, null), self.measured_by()
+        drawn, measure = self._drawn(session, combinations, null), self.measure
         features = drawn.features
         rounding = independent_rounding(session, features)
         if isinstance(null, Martingale):
@@ -400,7 +374,6 @@ def complex_squared_frobenius_norms(cross: Matrix) -> Vector:
     return norms
 
 
-@final
 @dataclass(frozen=True)
 class RFFHSIC(OnFeatures):
     """HSIC by random Fourier features, for variables with translation-invariant kernels.
@@ -507,7 +480,8 @@ class RFFHSIC(OnFeatures):
         summary = FeatureSummary(self.form, (), self.orthogonal)
         return DrawnFeatures(fitted, tuple(features), summary=summary)
 
-    def measured_by(self) -> Measure:
+    @property
+    def measure(self) -> Measure:  # type: ignore[override]
         """The size of cross-covariances, by the form."""
         if self.form == "complex":
             return Measure("squared HSIC", complex_squared_frobenius_norms)
@@ -538,7 +512,6 @@ def _codes(d: int, session: Session) -> ColumnFeatures:
 # Columns themselves.
 
 
-@final
 @dataclass(frozen=True)
 class SubCorr(OnFeatures):
     """Mean squared Pearson correlation over all pairs of a column of x and a column of y.
@@ -569,15 +542,9 @@ class SubCorr(OnFeatures):
     takes_one_kernel: ClassVar[bool] = True
     remedy: ClassVar[str] = "take fewer resamples or fewer threads"
     needs_numbers: ClassVar[bool] = True
-    measure: ClassVar[Measure] = Measure(
-        "mean squared correlation", squared_frobenius_norms, adds=True
-    )
+    measure = Measure("mean squared correlation", squared_frobenius_norms, adds=True)
     measured: ClassVar[bool] = True
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
+    has_intervals = True
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The linear one."""
@@ -630,7 +597,6 @@ _LIGHT = 0.01  # of the squared variances of the others: leaving it out costs no
 _LIGHT_OF_REFERENCE = 0.001
 _LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
 _FEW = 48  # directions that every kernel may take
-_OF_PAIRS = 0.35  # of a Gaussian kernel of the median distance
 _MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
 
 
@@ -677,13 +643,10 @@ class Directions:
     @classmethod
     def guessed(cls, count: int, factor: float = 1.0, d: int = 2) -> Self:
         """So many of a kernel of d columns, which take no memory: for plans."""
-        at = np.arange(count)
-        # Of several columns the linear ones are heavy, and the others are products of two of them.
-        variances = np.where(at < d, d, _OF_PAIRS)
-        if d == 1:
-            # As of a Laplacian kernel of so many times its length.
-            variances = 1.0 / (1.0 + (factor * at) ** 2)
-        return cls(variances, np.broadcast_to(0.0, (count, count)))
+        # Of a single one as of a Laplacian kernel of so many times its length; those of several
+        # are not known, and weigh alike, so that products take all the room that there is.
+        slopes = factor * np.arange(count) if d == 1 else np.zeros(count)
+        return cls(1.0 / (1.0 + slopes**2), np.broadcast_to(0.0, (count, count)))
 
     def axes(self, count: int) -> Vector:
         """Shape (count, D): a row times the kernel at the landmarks is a feature."""
@@ -847,13 +810,6 @@ class OnLandmarks(OnFeatures):
             directions.append(Directions.guessed(maps[-1].n_features, factor, width))
             held += 8 * maps[-1].n_features * (maps[-1].n_features + d)
         counts = self.counts(session, guessed, directions, null)
-        if max(session.dims) > 1 and self.n_features in (None, _AUTO) and None not in counts:
-            # Variances of several columns are not known: as many as products have room for.
-            most = MOST_PRODUCTS * max(1, len(set(guessed.stages)))
-            products = sum(math.prod(counts[k] for k in pair) for pair in guessed.chosen)
-            more = math.sqrt(max(1.0, most / products))
-            widths = (one.n_features for one in maps)
-            counts = [min(d, math.ceil(more * r)) for d, r in zip(widths, counts, strict=True)]
         features = [
             Features.unseen(m, one, whitened=True, count=count)
             for m, one, count in zip(guessed.variables, maps, counts, strict=True)
@@ -900,7 +856,7 @@ class OnLandmarks(OnFeatures):
         features = tuple(
             replace(
                 Features.described(m, one, samples[m], factor),
-                landmarks=(points[m], numbers),
+                landmarks=points[m][numbers],
                 spanned=spanned,
             )
             for m, (one, factor, numbers, spanned) in zip(fitted.variables, kept, strict=True)
@@ -995,7 +951,6 @@ class OnLandmarks(OnFeatures):
         return isinstance(null, Resampling | Martingale) and self.n_features is not None
 
 
-@final
 @dataclass(frozen=True)
 class NystromHSIC(OnLandmarks):
     """Nystrom HSIC of Zhang et al. (2018), for two variables.
@@ -1060,16 +1015,12 @@ class NystromHSIC(OnLandmarks):
     unbiased_estimate: bool = False
 
     name: ClassVar[str] = "nystrom-hsic"
+    has_intervals = True
     ranks: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = (
         *(Shifts, Permutation, Chain, Gamma, Spectral, Martingale),
     )
     takes_missing: ClassVar[bool] = True
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -1087,11 +1038,6 @@ def _compares(kernel: Kernel, features: Features, values: Matrix, n: int) -> boo
     if is_identity(nearness(values), n):
         return False
     return is_held(kernel, features.sample, values, features.factor)
-
-
-def _at_most_1(size: float) -> float:
-    """CKA but for rounding."""
-    return min(size, 1.0)
 
 
 class _Normalised(OnLandmarks):
@@ -1126,7 +1072,6 @@ class _Normalised(OnLandmarks):
         return replace(features, factor=factor @ root, known_spread=spread)
 
 
-@final
 @dataclass(frozen=True)
 class CKA(_Normalised):
     """Centred kernel alignment of two variables: HSIC between 0 and 1.
@@ -1169,12 +1114,8 @@ class CKA(_Normalised):
 
     name: ClassVar[str] = "cka"
     largest: ClassVar[float] = 1.0
-    measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1, adds=True)
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
+    measure = Measure("CKA", squared_frobenius_norms, partial(min, 1.0), adds=True)
+    has_intervals = True
 
     def root(self, covariance: Matrix, n: int) -> Vector:
         """sqrt(|C|) I."""
@@ -1183,7 +1124,6 @@ class CKA(_Normalised):
         return math.sqrt(float(np.linalg.norm(covariance))) * np.eye(len(covariance))
 
 
-@final
 @dataclass(frozen=True)
 class NOCCO(_Normalised):
     """Squared norm of the normalised cross-covariance operator of two variables.
@@ -1241,7 +1181,7 @@ class NOCCO(_Normalised):
 
     name: ClassVar[str] = "nocco"
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma)
-    measure: ClassVar[Measure] = Measure("NOCCO", squared_frobenius_norms, adds=True)
+    measure = Measure("NOCCO", squared_frobenius_norms, adds=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -1414,7 +1354,6 @@ def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
     return values
 
 
-@final
 @dataclass(frozen=True)
 class COCO(OnLandmarks):
     """The largest covariance of functions in the unit balls of their RKHS, for two variables.
@@ -1457,7 +1396,7 @@ class COCO(OnLandmarks):
     name: ClassVar[str] = "coco"
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation)
     takes_one_kernel: ClassVar[bool] = True
-    measure: ClassVar[Measure] = Measure("COCO", squared_largest_singular_values, math.sqrt)
+    measure = Measure("COCO", squared_largest_singular_values, math.sqrt)
 
     def witness_functions(self, session: Session, kernels: Sequence[Kernel]) -> WitnessFunctions:
         """The functions of unit norm whose covariance is COCO, in one pass.
@@ -1473,22 +1412,15 @@ class COCO(OnLandmarks):
         -------
         WitnessFunctions
         """
-        fitted = self.fit(session, kernels)
+        drawn, moments, estimate = self.fit(session, kernels)
         # The largest singular value is COCO, and its vectors are the functions that reach it
         # (Gretton 2020, section 4.1).
-        left, values, right = np.linalg.svd(fitted.moments.covariance(0, 1), full_matrices=False)
+        left, values, right = np.linalg.svd(moments.covariance(0, 1), full_matrices=False)
         first, second = (
             # The function u' L^-1 k(z, .) has the weights L^-T u at the landmarks.
-            WitnessFunction(kernel, _points(features), features.inverse.T @ u)
+            WitnessFunction(kernel, np.asarray(features.landmarks), features.inverse.T @ u)
             for kernel, features, u in zip(
-                fitted.estimate.kernels, fitted.drawn.features, (left[:, 0], right[0]), strict=True
+                estimate.kernels, drawn.features, (left[:, 0], right[0]), strict=True
             )
         )
         return WitnessFunctions(float(values[0]), first, second)
-
-
-def _points(features: Features) -> Vector:
-    assert features.landmarks is not None
-    rows, kept = features.landmarks
-    points: Vector = rows[kept]
-    return points

@@ -68,13 +68,9 @@ class Functions(Estimator):
     ranks: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, Chain
     cost: ClassVar[str] = "n"
+    has_intervals = True
     quantity: ClassVar[str] = "dependence"
     """What the estimate measures, in words."""
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
 
     @abstractmethod
     def function(self, kernel: Kernel, sample: Vector, rng: np.random.Generator) -> RowFunction:

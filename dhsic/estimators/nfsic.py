@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,6 @@ class MeasuredLocations(NamedTuple):
     estimate: Estimate
 
 
-@final
 @dataclass(frozen=True)
 class NFSIC(Estimator):
     """The normalised finite set independence criterion, for two or more variables.
@@ -402,9 +401,7 @@ def value_of(placed: Placed, rows: Sequence[Vector], regularisation: float) -> f
     return float(Norm.of(independent_covariance(covariances, means), regularisation)(u))
 
 
-def _moments(
-    values: Sequence[Vector],
-) -> tuple[list[Vector], list[Vector], list[Vector], Vector]:
+def _moments(values: Sequence[Vector]) -> tuple[list[Vector], list[Vector], list[Vector], Vector]:
     """Kernel values about their means, the means, the covariances and u, from values (n, J)."""
     means = [k.mean(axis=0) for k in values]
     about = [_about(k, c) for k, c in zip(values, means, strict=True)]

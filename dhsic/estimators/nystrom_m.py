@@ -31,7 +31,6 @@ from dhsic.estimators.base import (
 )
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import (
-    Landmarks,
     Pairing,
     Pool,
     Selection,
@@ -44,23 +43,11 @@ from dhsic.landmarks import (
     uniform_rows,
     warn_of_rounding,
 )
-from dhsic.linalg import (
-    PivotedCholesky,
-    hadamard,
-    pivoted_cholesky,
-    solve_lower,
-    squared_norms,
-)
+from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky, solve_lower, squared_norms
 from dhsic.nulls import Chain, Gamma, Needs, Permutation, Shifts, Spectral
 from dhsic.results import LandmarkSummary
 from dhsic.statistics.orbit import Pair, Replicated
-from dhsic.statistics.pointwise import (
-    LimitLaws,
-    PointMoments,
-    Pointwise,
-    Tuples,
-    means_of,
-)
+from dhsic.statistics.pointwise import LimitLaws, PointMoments, Pointwise, Tuples, means_of
 from dhsic.statistics.replicate import measure, replicate_steps
 
 _CROWDED = 10.0  # directions a row, beyond which a null is no limit
@@ -77,8 +64,8 @@ class LandmarkBasis:
     ----------
     combinations : Combinations
         As fitted.
-    landmarks : Landmarks
-        Those that any combination keeps.
+    landmarks : tuple of ndarray, shapes (p, d_m)
+        Those of every variable that any combination keeps.
     kept : tuple of ndarray of int
         Those that each combination keeps, ascending.
     tolerance : float
@@ -95,7 +82,7 @@ class LandmarkBasis:
     """
 
     combinations: Combinations
-    landmarks: Landmarks
+    landmarks: tuple[Vector, ...]
     kept: tuple[Indices, ...]
     tolerance: float
     held: tuple[PivotedCholesky, ...]
@@ -106,7 +93,7 @@ class LandmarkBasis:
     def statistic(self, pairs: Iterable[Pair], dtype: np.dtype[Any]) -> Pointwise:
         """T = n u' K_J^-1 u of every combination."""
         kernels, variables = self.combinations.kernels, self.combinations.variables
-        points, listed = self.combinations.spread(self.landmarks.points), list(pairs)
+        points, listed = self.combinations.spread(self.landmarks), list(pairs)
         # Statistics of one combination share its landmarks, as three factorisations do.
         numbers = [*range(len(self.kept))] * (len(listed) // len(self.kept))
         kept = [self.kept[c] for c in numbers]
@@ -115,7 +102,7 @@ class LandmarkBasis:
 
     def points(self, c: int) -> tuple[Vector, ...]:
         """The landmarks (r, d_m) of a combination."""
-        return self.combinations.points_of(self.landmarks.keep(self.kept[c]).points, c)
+        return self.combinations.points_of(_kept(self.landmarks, self.kept[c]), c)
 
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
@@ -143,16 +130,21 @@ class LandmarkBasis:
 
     def own(self, found: Replicated) -> Vector:
         """HSIC of every feature with itself, and of the target, shape (G, 2)."""
-        target = np.zeros((2, len(self.landmarks)))
+        target = np.zeros((2, len(self.landmarks[0])))
         own = []
         for c, (_, means, squares) in enumerate(found.told):
             kernel, z = self.combinations.kernels_of(c)[0], self.points(c)[0]
             own.append(own_hsic(kernel, z, means[0], squares[0], self.tolerance))
             # The target has landmarks that any feature keeps.
             target[:, self.kept[c]] = means[1], squares[1]
-        z, kernel = self.landmarks.points[1], self.combinations.kernels[-1]
+        z, kernel = self.landmarks[1], self.combinations.kernels[-1]
         of_target = own_hsic(kernel, z, target[0], target[1], self.tolerance)
         return np.column_stack([own, np.full(len(own), of_target)])
+
+
+def _kept(landmarks: Iterable[Vector], kept: Indices) -> tuple[Vector, ...]:
+    """Some of the landmarks of every variable."""
+    return tuple(z[kept] for z in landmarks)
 
 
 def squared_hsic(
@@ -286,6 +278,7 @@ class NystromMHSIC(Estimator):
     tries_grids: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, Chain, Gamma, Spectral
     cost: ClassVar[str] = "n"
+    has_intervals = True
     takes_missing: ClassVar[bool] = True
     remedy: ClassVar[str] = (
         "take fewer landmarks, fewer kernels ('gaussian' is one), features, resamples or threads"
@@ -304,11 +297,6 @@ class NystromMHSIC(Estimator):
                 f"selection={self.selection!r}: drop one of them"
             )
             raise InvalidArgumentError(msg)
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts of rows; permutations of three variables or more."""
@@ -408,22 +396,20 @@ class NystromMHSIC(Estimator):
         s, m = self._drawn(session), len(session.sources)
         drawn = uniform_rows(session.seed, session.n, s, m, pairing=pairing, replace=self.replace)
         fitted, points, samples = fetch_landmarks(session, combinations, drawn)
-        landmarks = Landmarks(tuple(points), tuple(drawn))
         if self.selection != "uniform":
             session.step("select landmarks")
             # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
             # for all.
             typical = [fitted.kernels[k] for k in combinations.typical()]
-            landmarks = self._select(session, landmarks, typical, pairing)
+            points = self._select(session, points, typical, pairing)
         session.step("prune landmarks")
         tolerance, reference = tolerance_for(self.tolerance, session.dtype), fitted.reference()
         each, held = list[Indices](), list[PivotedCholesky]()
         for c in range(len(fitted)):
-            own = fitted.points_of(landmarks.points, c)
             # K_J depends on the kernels of a combination, and so does which landmarks span the
             # others.
             kernels, leads = fitted.kernels_of(c), c == reference
-            _, factor = prune(replace(landmarks, points=own), kernels, tolerance, leads=leads)
+            factor = prune(fitted.points_of(tuple(points), c), kernels, tolerance, leads=leads)
             # Ascending, so that the landmarks of a strip are a slice.
             each.append(np.sort(factor.kept))
             if self._held(session, len(fitted)):
@@ -433,15 +419,15 @@ class NystromMHSIC(Estimator):
         union = np.unique(np.concatenate(each))
         basis = LandmarkBasis(
             fitted,
-            landmarks.keep(union),
+            _kept(points, union),
             tuple(np.searchsorted(union, kept) for kept in each),
             factor.tolerance,
             tuple(held),
-            len(landmarks),
+            len(points[0]),
             tuple(samples),
             pairing,
         )
-        spread = fitted.spread(basis.landmarks.points)
+        spread = fitted.spread(basis.landmarks)
         columns = [k.columns(z, session.dtype) for k, z in zip(fitted.kernels, spread, strict=True)]
         warn_of_rounding(fitted.spread(session.names), fitted.kernels, columns, session.dtype)
         return basis
@@ -459,21 +445,19 @@ class NystromMHSIC(Estimator):
         )
 
     def _select(
-        self, session: Session, pool: Landmarks, kernels: Sequence[Kernel], pairing: Pairing
-    ) -> Landmarks:
+        self, session: Session, pool: Sequence[Vector], kernels: Sequence[Kernel], pairing: Pairing
+    ) -> list[Vector]:
         """Choose landmark tuples: of every variable by itself, or of the rows that they share."""
         p, whole = self.most_landmarks(session), range(len(kernels))
-        points, indices = list(pool.points), list(pool.indices)
+        points = list(pool)
         # Every variable by itself: landmarks chosen together would know of the pairing.
         for variables in [whole] if pairing == "joint" else [[m] for m in whole]:
-            rows = Pool(
-                tuple(kernels[m] for m in variables), tuple(pool.points[m] for m in variables)
-            )
+            rows = Pool(tuple(kernels[m] for m in variables), tuple(pool[m] for m in variables))
             rng = generator(session.seed, "selection", variables[0])
             chosen = select(self.selection, rows, p, rng)
             for m in variables:
-                points[m], indices[m] = points[m][chosen], indices[m][chosen]
-        return Landmarks(tuple(points), tuple(indices))
+                points[m] = points[m][chosen]
+        return points
 
     def _drawn(self, session: Session) -> int:
         """Rows from which the landmarks are taken."""

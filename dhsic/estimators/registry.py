@@ -525,13 +525,8 @@ def _kind_of_class(cls: Any) -> tuple[str, Callable[[Any], None]]:
 def _checked_name(cls: type[Any], kind: str) -> str:
     """The name of a class; one that lacks what all kinds need is refused."""
     lacking = sorted(getattr(cls, "__abstractmethods__", ()))
-    if issubclass(cls, Estimator):
-        has = {
-            name: getattr(cls, name) is not getattr(Estimator, name)
-            for name in (*_PREPARES, *_BY_ITSELF)
-        }
-        if not (all(map(has.get, _PREPARES)) or all(map(has.get, _BY_ITSELF))):
-            lacking = [name for name in _PREPARES if not has[name]]
+    if issubclass(cls, Estimator) and cls.lacks(*_BY_ITSELF):
+        lacking += cls.lacks(*_PREPARES)
     if lacking:
         msg = (
             f"{kind} must have all methods of its base, got {cls.__name__} without "

@@ -672,8 +672,7 @@ class LandmarkForm:
         joint, marginal = 2.0 * v, -2.0 * v * others
         if not whole:
             joint, marginal = joint / session.n, (marginal + _outside(fit, others)) / session.n
-        landmarks = fit.basis.landmarks.points
-        tiling = Tiling.prepare(fit.basis.combinations, landmarks, session.dtype)
+        tiling = Tiling.prepare(fit.basis.combinations, fit.basis.landmarks, session.dtype)
         gradient = TileGradient(tiling, joint, marginal, None, wrt, _dims(session, wrt))
         return Measured(fit.value, gradient, fit.estimate)
 
@@ -727,12 +726,11 @@ class PairForm:
 
     def measure(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> Measured:
         n = session.n
-        fit = self.estimator.fit(session, kernels)
+        means, estimate = self.estimator.fit(session, kernels)
         session.step("read all rows")
         # Every row is a landmark, so that all rows are held.
         values = session.take([np.arange(n)] * len(session.sources))
-        tiling = Tiling.prepare(Combinations.single(fit.estimate.kernels), values, session.dtype)
-        means = fit.means
+        tiling = Tiling.prepare(Combinations.single(estimate.kernels), values, session.dtype)
         # A row moves its row and its column of the Gram matrix, hence the 2.
         scale = 2.0 / n if self.of == "statistic" else 2.0 / n**2
         others = scale * _products_but_one(means)
@@ -740,7 +738,7 @@ class PairForm:
         # For two variables: Perez-Suay and Camps-Valls (2018), (8) and (9).
         parts = np.full(n, scale), totals[:, None] - others, -others
         gradient = TileGradient(tiling, *parts, wrt, _dims(session, wrt))
-        return _times_n(fit.estimate, gradient, session, self.of)
+        return _times_n(estimate, gradient, session, self.of)
 
 
 @dataclass(frozen=True)
@@ -766,17 +764,17 @@ class FeatureForm:
         return FeatureGradient(maps, means, np.broadcast_to(0.0, counts), wrt, _dims(session, wrt))
 
     def measure(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> Measured:
-        fit = self.estimator.fit(session, kernels)
+        drawn, moments, estimate = self.estimator.fit(session, kernels)
         # Perez-Suay and Camps-Valls (2018), (10) and (11): the chain rule by the cross-covariance.
-        derivative = _norm_derivative(fit.moments.plain(0, 1), self.estimator.form)
+        derivative = _norm_derivative(moments.plain(0, 1), self.estimator.form)
         # Every row is in C by 1 / n, and the statistic is n times the norm, so that both cancel.
         if self.of == "estimate":
             derivative /= session.n
-        maps = tuple(cast(FourierFeatures, one.map) for one in fit.drawn.features)
+        maps = tuple(cast(FourierFeatures, one.map) for one in drawn.features)
         # Means over all rows, from those about the provisional ones.
-        means = tuple(one.centre + fit.moments.mean(m) for m, one in enumerate(fit.drawn.features))
+        means = tuple(one.centre + moments.mean(m) for m, one in enumerate(drawn.features))
         gradient = FeatureGradient(maps, means, derivative, wrt, _dims(session, wrt))
-        return _times_n(fit.estimate, gradient, session, self.of)
+        return _times_n(estimate, gradient, session, self.of)
 
 
 def closed_form(estimator: Estimator, of: Of) -> LandmarkForm | PairForm | FeatureForm:

@@ -43,8 +43,8 @@ class Features:
         Whether the squared norm of the features of a row stands beside them, as the last.
     sample : ndarray, shape (s, d), optional
         Rows of which c is the mean.
-    landmarks : (ndarray, ndarray of int), optional
-        Rows of the variable, which its kernels share, and the numbers of those that are landmarks.
+    landmarks : ndarray, shape (D, d), optional
+        Rows of the variable that are landmarks.
     spanned : bool, optional
         Whether they hold the kernel but for what rounding leaves.
     known_spread : float, optional
@@ -59,7 +59,7 @@ class Features:
     rows: slice | None = None
     normed: bool = False
     sample: Matrix | None = None
-    landmarks: tuple[Vector, NDArray[np.intp]] | None = None
+    landmarks: Vector | None = None
     spanned: bool = False
     known_spread: float | None = None
 

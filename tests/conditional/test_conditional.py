@@ -57,9 +57,7 @@ def by_fold(seed, values, function):
 
 
 def features_by_fold(design, seed, values):
-    return independence.FeatureRows(
-        *by_fold(seed, values, lambda fold, *values: design.features(values, fold))
-    )
+    return by_fold(seed, values, lambda fold, *values: design.features(values, fold))
 
 
 @pytest.mark.parametrize(("n", "d"), [(170, 1), (130, 3)])
@@ -67,7 +65,8 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     x, y, z = spread(n, 0, 0.5, d)
     found = test_given(x, y, given=z, rng=3, threads=1)
     result = residuals_of_kernels(x, y, z, 3)
-    rows = features_by_fold(result.design, 3, [x[:, None], y[:, None], z])
+    every = features_by_fold(result.design, 3, [x[:, None], y[:, None], z])
+    given, own_x, own_y, phi, psi, weights = every
     most = MOST_FREEDOM * n
 
     ways = result.design.left_out or [[]]
@@ -85,22 +84,22 @@ def test_kernel__is_what_dense_matrices_say(n, d):
         taken = by_ways(excess)
         return [(taken[k][t][0], taken[k][t][1]) for t, k in enumerate(least.argmin(axis=0))]
 
-    given_x, given_y = (np.hstack([rows.given, one]) for one in (rows.own_x, rows.own_y))
-    x_fits, y_fits = fits(given_x, rows.x, EXCESS), fits(given_y, rows.y, EXCESS)
-    mean, moments = oracles.residual_products(x_fits, y_fits, rows.x, rows.y, rows.weights)
+    given_x, given_y = (np.hstack([given, one]) for one in (own_x, own_y))
+    x_fits, y_fits = fits(given_x, phi, EXCESS), fits(given_y, psi, EXCESS)
+    mean, moments = oracles.residual_products(x_fits, y_fits, phi, psi, weights)
     np.testing.assert_allclose(found.statistic, n * mean @ mean, rtol=1e-7)
     law = ChiSquareMixture.of(np.maximum(np.linalg.eigvalsh(moments), 0.0))
     np.testing.assert_allclose(found.pvalue, law.sf(n * mean @ mean), rtol=1e-6)
-    both = fits(np.hstack([given_y, row_products(rows.x, rows.weights)]), rows.y)
-    expected = oracles.partial_correlation(fits(given_y, rows.y), both)
+    both = fits(np.hstack([given_y, row_products(phi, weights)]), psi)
+    expected = oracles.partial_correlation(fits(given_y, psi), both)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
 
     centres = [side.centre for side in result.design.sides]
     for values, centre, kernel in zip((x, y), centres, result.kernels, strict=True):
-        ((hat, _),) = fits(rows.given, values[:, None])
+        ((hat, _),) = fits(given, values[:, None])
         left = values - hat @ values + values.mean()
-        centred = centre(values[:, None], rows.given)[:, 0]
+        centred = centre(values[:, None], given)[:, 0]
         np.testing.assert_allclose(centred, left, rtol=1e-6)
         # Of so few rows all are drawn, so that the kernel is of what is left of all of them.
         usual = Gaussian().fit(left[:, None]).gamma / WIDTH**2
