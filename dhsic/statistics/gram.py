@@ -416,7 +416,7 @@ class GramPass(PermutedPass[PairSums]):
                 both = (other, piece) if other.stays else (piece, other)
                 self._add_lines(sums, *both, *buffers)
                 continue
-            grams = tiles_of(self.shared, piece.rows, other.columns, self.dtype)
+            grams = self.shared.tiles(piece.rows, other.columns, self.dtype)
             self.add_tile(sums, piece, other, grams, self.centres)
             # A pair of different groups stands for its mirror image, too.
             weight = 1.0 if piece is other else 2.0
@@ -608,7 +608,7 @@ class GramPass(PermutedPass[PairSums]):
         prepared = self.shared.rows_and_columns(values, self.dtype)
         places, orders = np.arange(self.groups.n), RowOrders.of_all(self.orbit)
         piece, sums = RowPiece(places, *prepared, orders), self.zeros()
-        grams = tiles_of(self.shared, *prepared, self.dtype)
+        grams = self.shared.tiles(*prepared, self.dtype)
         centres = [float(x.mean()) for x in grams] if self.orbit.shifted else self.centres
         self.add_tile(sums, piece, piece, grams, centres)
         return sums, piece, grams, np.array(centres)
@@ -877,7 +877,7 @@ class GramStatistic(Statistic[Any]):
         shared, pilots = self.combinations.shared, [sample[:_PILOTS] for sample in self.samples]
         if not pilots:
             return np.zeros(len(shared.kernels))
-        own = tiles_of(shared, *shared.rows_and_columns(pilots, np.float64), np.dtype(np.float64))
+        own = shared.tiles(*shared.rows_and_columns(pilots, np.float64), np.float64)
         # Of different rows, since k(x, x) is no typical value of a narrow kernel.
         pairs = max(math.perm(len(pilots[0]), 2), 1)
         return np.array([(gram.sum() - gram.trace()) / pairs for gram in own])
@@ -1096,16 +1096,6 @@ def rows_in_order(groups: RowGroups) -> Indices:
     """The rows of group after group, and then those that stay, shape (n,)."""
     arranged = groups.arrange(0, groups.count)
     return np.concatenate([np.arange(*span) for span in arranged.ranges])[arranged.places]
-
-
-def tiles_of(
-    shared: SharedTiles, rows: Sequence[Matrix], columns: Sequence[Matrix], dtype: np.dtype[Any]
-) -> list[Matrix]:
-    """All kernels between prepared rows and columns."""
-    shape = len(rows[0]), len(columns[0])
-    tiles = list(np.empty((len(shared.kernels), *shape), dtype))
-    shared.tiles(rows, columns, tiles, np.empty((shared.work_tiles, *shape), dtype))
-    return tiles
 
 
 def _product_of(grams: Sequence[Matrix], side: Sequence[int]) -> Matrix:

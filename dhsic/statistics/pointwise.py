@@ -35,12 +35,13 @@ from dhsic.nulls import (
     GammaDistribution,
     Spectral,
     check_no_overflow,
+    expanded,
 )
 from dhsic.statistics.features import Crossing
 from dhsic.statistics.moments import MomentsPass, MomentSums
 from dhsic.statistics.orbit import Orbit, Pair, PermutedPass, tile_error, transform_error
 from dhsic.statistics.replicate import Permuted, Statistic
-from dhsic.statistics.tiles import Matrix, Tile, product_of_centred
+from dhsic.statistics.tiles import Matrix, Tile
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -57,6 +58,7 @@ _CACHE_BYTES = 2**20  # of what strips of landmarks take
 _FEWEST = 16  # landmarks of a kernel in a strip
 _GROUPS_AT_ONCE = 8  # of a tile, where they are transformed one by one
 _PILOT_ROWS = 256
+_TERM_ROWS = 256  # whose terms are made at a time
 _SAFETY = 4.0
 _PROBES = 8
 _COPIES = 4  # of the functions of a statistic while their norms are found
@@ -204,16 +206,16 @@ class Tuples:
         prepared = sum(len(self.sides[k,]) * self.width(k) for k in self.roots)
         return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
 
-    def pilot(self, k: int, at: Indices) -> Tile:
+    def pilot(self, k: int, at: Indices | slice) -> Tile:
         """Pilots at some landmarks, shape (r, 1)."""
         return self.pilots[k][at, None].astype(self.dtype)
 
 
-def _values(kernel: Any, z: Matrix, x: Matrix) -> Vector:
+def _values(kernel: Any, z: Matrix, x: Matrix, dtype: DTypeLike = np.float64) -> Matrix:
     """Values (p, b) at landmarks and rows."""
-    rows, columns = kernel.rows(z, np.float64), kernel.columns(x, np.float64)
-    out = np.empty((len(rows), len(columns)))
-    kernel.tile(rows, columns, out, np.empty((kernel.work_tiles, *out.shape)))
+    rows, columns = kernel.rows(z, dtype), kernel.columns(x, dtype)
+    out = np.empty((len(rows), len(columns)), dtype)
+    kernel.tile(rows, columns, out, np.empty((kernel.work_tiles, *out.shape), dtype))
     return out
 
 
@@ -760,20 +762,10 @@ class Terms:
 
     tuples: Tuples
 
-    @cached_property
-    def tiles(self) -> TupleTiles:
-        """Tiles of some rows."""
-        return TupleTiles(self.tuples, TILE_ROWS)
-
     @property
     def n_features(self) -> int:
         """Terms of all statistics."""
         return self.tuples.n_values
-
-    @property
-    def n_products(self) -> int:
-        """Products of all terms of a statistic with each other."""
-        return int(self.crossings[-1].at.stop)
 
     @cached_property
     def crossings(self) -> tuple[Crossing, ...]:
@@ -787,27 +779,32 @@ class Terms:
         return self.tuples.nbytes
 
     def scratch(self, rows: int) -> int:
-        """Bytes of the tiles of so many rows and of the terms of a strip."""
-        return rows * (
-            self.tiles.row_bytes + 2 * self.tiles.most_terms * self.tuples.dtype.itemsize
-        )
+        """Bytes of the kernels of some of the rows, of what is made of them, and of the rows."""
+        t = self.tuples
+        tiles = sum(1 + kernel.work_tiles for kernel in t.kernels) * len(t.landmarks[0])
+        made = tiles + (len(t.pairs[0].left) + 5) * max(t.sizes)
+        return 8 * min(rows, _TERM_ROWS) * (made + 3 * sum(map(t.width, range(len(t.kernels)))))
 
     def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
         """All terms of rows, shape (b, Q)."""
-        t = self.tuples
+        t, every = self.tuples, slice(None)
+        each = list(zip(t.kernels, t.landmarks, t.variables, strict=True))
         # Products of float32 would leave the covariance indefinite once it is whitened.
         terms = np.empty((t.n_values, len(values[0])), dtype)
-        for strip, tiles in self.tiles.of(values):
-            for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
-                # A strip may hold no landmark that this statistic keeps.
-                if at.start == at.stop:
-                    continue
-                centred, means = [], []
-                for k in (*left, right):
-                    centred.append(tiles[k,][rows[k,]].copy())
-                    means.append(t.pilot(k, strip.numbers[k,][rows[k,]]))
+        # Of so few rows that the cache holds the kernels.
+        for start in range(0, len(values[0]), _TERM_ROWS):
+            on = slice(start, start + _TERM_ROWS)
+            tiles = [_values(k, z, values[m][on], t.dtype) for k, z, m in each]
+            about = [tile - t.pilot(k, every) for k, tile in enumerate(tiles)]
+            for pair, kept, at in zip(t.pairs, t.kept, t.places, strict=True):
+                of = (*pair.left, pair.right)
                 # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-                terms[at] = product_of_centred(centred, means) if left else centred[0]
+                first, *others = some = [about[k][kept] for k in of]
+                terms[at, on] = (
+                    math.prod(others, start=first)
+                    if len(of) < 3
+                    else expanded(some, [t.pilot(k, kept) for k in of])[0]
+                )
         return terms.T
 
 
