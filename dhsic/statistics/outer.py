@@ -18,7 +18,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -221,7 +221,7 @@ class OuterStatistic(Statistic["OuterSums"]):
         }
         factors = tuple((factor[first], factor[second]) for first, second in self.pairs)
         places = tuple(map(reduction.layout.place, self.pairs))
-        sizes_of = partial(_permuted_sizes, cross, places, factors, self.measure.size)
+        sizes_of = _PermutedSizes(cross, places, factors, self.measure.size)
         if cross.nbytes <= _SERIAL_BYTES:
             sizes = sizes_of(range(len(cross)))
         else:
@@ -271,35 +271,38 @@ class OuterStatistic(Statistic["OuterSums"]):
         return math.sqrt(weights @ about), math.sqrt(weights @ squares)
 
 
-def _permuted_sizes(
-    cross: Matrix,
-    places: Sequence[ProductPlace],
-    factors: Sequence[Factors],
-    size: Callable[[Matrix], Vector],
-    permutations: range,
-) -> Vector:
-    """Sizes under some permutations, shape (permutations, pairs).
+@dataclass(frozen=True)
+class _PermutedSizes:
+    """Sizes of cross-covariances under many permutations.
 
     Parameters
     ----------
     cross : ndarray, shape (N, P)
-        Cross-covariances of the features of all pairs under all permutations.
-    places : sequence of ProductPlace
+        Cross-covariances of the features of all pairs.
+    places : tuple of ProductPlace
         Those of the pairs.
-    factors : sequence of (ndarray or None, ndarray or None)
+    factors : tuple of (ndarray or None, ndarray or None)
         L that still whiten them.
     size : callable
         That of a `Measure`.
-    permutations : range
-        Some of the N.
     """
-    sizes = np.empty((len(permutations), len(places)))
-    for c, (place, both) in enumerate(zip(places, factors, strict=True)):
-        whole = place.of(cross[permutations.start : permutations.stop])
-        for at in _slices(len(whole), max(1, _SLAB_BYTES // (8 * math.prod(whole.shape[1:])))):
-            # In float64, since whitening magnifies what rounding leaves.
-            sizes[at, c] = size(whiten(whole[at].astype(np.float64, copy=False), both))
-    return sizes
+
+    cross: Matrix
+    places: tuple[ProductPlace, ...]
+    factors: tuple[Factors, ...]
+    size: Callable[[Matrix], Vector]
+
+    def __call__(self, permutations: range) -> Vector:
+        """Sizes under some of the permutations, shape (permutations, pairs)."""
+        cross = self.cross[permutations.start : permutations.stop]
+        sizes = np.empty((len(cross), len(self.places)))
+        for c, (place, factors) in enumerate(zip(self.places, self.factors, strict=True)):
+            whole = place.of(cross)
+            for at in _slices(len(whole), max(1, _SLAB_BYTES // (8 * math.prod(whole.shape[1:])))):
+                # In float64, since whitening magnifies what rounding leaves.
+                slab = whole[at].astype(np.float64, copy=False)
+                sizes[at, c] = self.size(whiten(slab, factors))
+        return sizes
 
 
 class OuterSums(NamedTuple):
@@ -493,7 +496,8 @@ class OuterPass(PermutedPass[OuterSums]):
         for total, coset in zip(sums.cross, self.cosets, strict=True):
             # The transforms of the first variable serve all cosets, which permute the second alone.
             if coset:
-                orders = self.orbit.orders(coset, block.first + start, stop - start)
+                one = range(coset, coset + 1)
+                (orders,) = self.orbit.orders(one, block.first + start, stop - start)
                 moved = self._transform(features[np.arange(len(orders))[:, None], orders])
             else:
                 moved = still[..., self._first_moved :].copy()

@@ -263,124 +263,6 @@ def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
     return slice(None) if len(among) == len(wanted) else np.searchsorted(among, wanted)
 
 
-@dataclass(frozen=True)
-class TupleTiles:
-    """Kernels about their pilots at strips of landmarks that stay in the cache.
-
-    Parameters
-    ----------
-    tuples : Tuples
-        The statistics.
-    width : int
-        Real numbers that a landmark of a strip takes in the cache.
-    """
-
-    tuples: Tuples
-    width: int
-
-    @cached_property
-    def cuts(self) -> list[int]:
-        """Where strips begin and the last one ends, among all landmarks."""
-        t = self.tuples
-        size = max(1, _CACHE_BYTES // (t.dtype.itemsize * self.width))
-        total, p = sum(len(t.sides[k,]) for k in t.roots), len(t.landmarks[0])
-        count = min(max(1, total // (_FEWEST * len(t.roots))), -(-total // size))
-        return [p * i // count for i in range(count + 1)]
-
-    @cached_property
-    def strips(self) -> list[Strip]:
-        """Strips of all landmarks."""
-        return [Strip.of(self.tuples, *both) for both in pairwise(self.cuts)]
-
-    def _most(self, lists: Iterable[Indices]) -> int:
-        """How many of some landmarks a strip has at most; quicker than strips are."""
-        widest = max(stop - start for start, stop in pairwise(self.cuts))
-        return sum(min(len(at), widest) for at in lists)
-
-    @cached_property
-    def most_sides(self) -> int:
-        """Values of all sides at a strip."""
-        return self._most(self.tuples.sides.values())
-
-    @cached_property
-    def most_terms(self) -> int:
-        """Values of all statistics at a strip."""
-        return self._most(self.tuples.kept)
-
-    @cached_property
-    def _tile_sizes(self) -> tuple[int, int, int]:
-        """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
-        t = self.tuples
-        lists = [t.sides[k,] for k in t.roots]
-        widest = max(self._most([at]) for at in lists)
-        return self._most(lists), widest, max(t.kernels[k].work_tiles for k in t.roots)
-
-    @cached_property
-    def row_bytes(self) -> int:
-        """Bytes a row of all sides, of what they are made of, and of prepared rows."""
-        t, (_, widest, work) = self.tuples, self._tile_sizes
-        # Products are made of copies of their factors.
-        factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
-        entries = self.most_sides + (1 + work) * widest + factors
-        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.roots)))
-
-    def of(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, SideTiles]]:
-        """Kernels about their pilots at every strip, (r, rows) each, as sides of their own.
-
-        The next strip overwrites them: fresh memory for every tile costs a tenth of the time where
-        the allocator hands it back to the system, as it is told to on Dask's workers.
-        """
-        t, (most, widest, scratch) = self.tuples, self._tile_sizes
-        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.roots}
-        made = np.empty((most, len(values[0])), t.dtype)
-        worked = np.empty((scratch, widest, len(values[0])), t.dtype)
-        for strip in self.strips:
-            tiles: SideTiles = {}
-            places = consecutive(map(len, strip.points.values()))
-            for (k, points), place in zip(strip.points.items(), places, strict=True):
-                tiles[k,], kernel = made[place], t.kernels[k]
-                work = worked[: kernel.work_tiles, : len(points)]
-                kernel.tile(points, columns[k], tiles[k,], work)
-            # Powers are taken of the values themselves, before their pilots are taken off.
-            for power in t.shared.powers:
-                if (power.k,) in t.sides:
-                    rows = strip.rows[(power.k,), power.source]
-                    tiles[power.k,] = power.of(tiles[power.source,][rows])
-            for side, tile in tiles.items():
-                # What is left about the pilots is small, so that sums of its products keep their
-                # digits.
-                tile -= t.pilot(side[0], strip.numbers[side])
-            yield strip, tiles
-
-    def factors(self, strip: Strip, tiles: SideTiles) -> dict[Side, list[Tile]]:
-        """The factors (r, rows) of every side that is a product of several kernels."""
-        t, found = self.tuples, dict[Side, list[Tile]]()
-        for side, at in strip.numbers.items():
-            if len(side) > 1:
-                found[side] = [tiles[k,][strip.rows[side, k]] for k in side]
-                if t.form == "joint":
-                    # With their pilots added the tiles are the kernels as they are.
-                    pairs = zip(side, found[side], strict=True)
-                    found[side] = [values + t.pilot(k, at) for k, values in pairs]
-        return found
-
-    def product(self, side: Side, strip: Strip, factors: list[Tile], orders: Orders) -> Tile:
-        """A side of several kernels, from its factors with rows in the orders of their variables.
-
-        It is their product less that of their pilots, or the product of kernels about their pilots.
-        """
-        t = self.tuples
-        moved = [
-            _permuted(values, orders.get(t.variables[k]))
-            for k, values in zip(side, factors, strict=True)
-        ]
-        product: Tile = math.prod(moved[1:], start=moved[0])
-        if t.form == "joint":
-            # Less the product of the pilots, so that the side is small.
-            product -= math.prod(t.pilot(k, strip.numbers[side]) for k in side)
-        return product
-
-
 def _permuted(values: Tile, orders: Indices | None) -> Tile:
     """Values (r, groups b) in other orders (groups, b) within groups, or as they are."""
     if orders is None:
@@ -442,11 +324,6 @@ class TuplePass(PermutedPass[TupleSums]):
         return _GROUPS_AT_ONCE if self.orbit.shifted else max(1, TILE_ROWS // self.groups.size)
 
     @cached_property
-    def tiles(self) -> TupleTiles:
-        """Tiles of some groups, whose transforms stay in the cache."""
-        return TupleTiles(self.tuples, 2 * self.frequencies or self.together * self.groups.size)
-
-    @cached_property
     def moved(self) -> tuple[int, ...]:
         """Variables that cosets permute."""
         moved = {pair.right for pair in self.tuples.pairs}
@@ -471,12 +348,12 @@ class TuplePass(PermutedPass[TupleSums]):
         """Cost of a block of so many rows."""
         t, cosets, size = self.tuples, len(self.cosets), self.tuples.dtype.itemsize
         tile_rows = min(rows, self.together * self.groups.size)
-        sides, terms = self.tiles.most_sides, self.tiles.most_terms
+        sides, terms = self._most_sides, self._most_terms
         if self.orbit.shifted:
             work = size * 2 * self.frequencies * (2 * sides + (cosets + 1) * terms)
         else:
             work = size * tile_rows * (sides + 2 * terms)
-        work += tile_rows * (self.tiles.row_bytes + 8 * (cosets + 2) * len(self.moved))
+        work += tile_rows * (self._row_bytes + 8 * (cosets + 2) * len(self.moved))
         return Footprint(payload=t.nbytes, scratch=work, state=self.state_bytes)
 
     def chunk(self, block: GroupBlock) -> TupleSums:
@@ -489,28 +366,132 @@ class TuplePass(PermutedPass[TupleSums]):
             stop = min(start + self.together, block.n_groups)
             # The orders of groups by variable, for every coset; none where it is the identity.
             first, count = block.first + start, stop - start
+            drawn = {m: self.orbit.orders(self.cosets, first, count, m) for m in self.moved}
             orders = [
-                {m: self.orbit.orders(coset, first, count, m) for m in self.moved if coset}
-                for coset in self.cosets
+                {m: some[r] for m, some in drawn.items() if coset}
+                for r, coset in enumerate(self.cosets)
             ]
-            for strip, tiles in self.tiles.of([x[start * b : stop * b] for x in block.values]):
+            for strip, tiles in self.tiles([x[start * b : stop * b] for x in block.values]):
                 self._add(sums, strip, tiles, orders)
         if block.n_left:
-            for strip, tiles in self.tiles.of([x[block.n_groups * b :] for x in block.values]):
+            for strip, tiles in self.tiles([x[block.n_groups * b :] for x in block.values]):
                 self._add(sums, strip, tiles, None)
         return sums
+
+    @cached_property
+    def _cuts(self) -> list[int]:
+        """Where strips begin and the last one ends, among all landmarks."""
+        # Transforms of some groups stay in the cache, or products of their rows.
+        t, width = self.tuples, 2 * self.frequencies or self.together * self.groups.size
+        size = max(1, _CACHE_BYTES // (t.dtype.itemsize * width))
+        total, p = sum(len(t.sides[k,]) for k in t.roots), len(t.landmarks[0])
+        count = min(max(1, total // (_FEWEST * len(t.roots))), -(-total // size))
+        return [p * i // count for i in range(count + 1)]
+
+    @cached_property
+    def _strips(self) -> list[Strip]:
+        """Strips of all landmarks."""
+        return [Strip.of(self.tuples, *both) for both in pairwise(self._cuts)]
+
+    def _most(self, lists: Iterable[Indices]) -> int:
+        """How many of some landmarks a strip has at most; quicker than strips are."""
+        widest = max(stop - start for start, stop in pairwise(self._cuts))
+        return sum(min(len(at), widest) for at in lists)
+
+    @cached_property
+    def _most_sides(self) -> int:
+        """Values of all sides at a strip."""
+        return self._most(self.tuples.sides.values())
+
+    @cached_property
+    def _most_terms(self) -> int:
+        """Values of all statistics at a strip."""
+        return self._most(self.tuples.kept)
+
+    @cached_property
+    def _tile_sizes(self) -> tuple[int, int, int]:
+        """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
+        t = self.tuples
+        lists = [t.sides[k,] for k in t.roots]
+        widest = max(self._most([at]) for at in lists)
+        return self._most(lists), widest, max(t.kernels[k].work_tiles for k in t.roots)
+
+    @cached_property
+    def _row_bytes(self) -> int:
+        """Bytes a row of all sides, of what they are made of, and of prepared rows."""
+        t, (_, widest, work) = self.tuples, self._tile_sizes
+        # Products are made of copies of their factors.
+        factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
+        entries = self._most_sides + (1 + work) * widest + factors
+        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.roots)))
+
+    def tiles(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, SideTiles]]:
+        """Kernels about their pilots at every strip, (r, rows) each, as sides of their own.
+
+        The next strip overwrites them: fresh memory for every tile costs a tenth of the time where
+        the allocator hands it back to the system, as it is told to on Dask's workers.
+        """
+        t, (most, widest, scratch) = self.tuples, self._tile_sizes
+        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.roots}
+        made = np.empty((most, len(values[0])), t.dtype)
+        worked = np.empty((scratch, widest, len(values[0])), t.dtype)
+        for strip in self._strips:
+            tiles: SideTiles = {}
+            places = consecutive(map(len, strip.points.values()))
+            for (k, points), place in zip(strip.points.items(), places, strict=True):
+                tiles[k,], kernel = made[place], t.kernels[k]
+                work = worked[: kernel.work_tiles, : len(points)]
+                kernel.tile(points, columns[k], tiles[k,], work)
+            # Powers are taken of the values themselves, before their pilots are taken off.
+            for power in t.shared.powers:
+                if (power.k,) in t.sides:
+                    rows = strip.rows[(power.k,), power.source]
+                    tiles[power.k,] = power.of(tiles[power.source,][rows])
+            for side, tile in tiles.items():
+                # What is left about the pilots is small, so that sums of its products keep their
+                # digits.
+                tile -= t.pilot(side[0], strip.numbers[side])
+            yield strip, tiles
+
+    def _factors(self, strip: Strip, tiles: SideTiles) -> dict[Side, list[Tile]]:
+        """The factors (r, rows) of every side that is a product of several kernels."""
+        t, found = self.tuples, dict[Side, list[Tile]]()
+        for side, at in strip.numbers.items():
+            if len(side) > 1:
+                found[side] = [tiles[k,][strip.rows[side, k]] for k in side]
+                if t.form == "joint":
+                    # With their pilots added the tiles are the kernels as they are.
+                    pairs = zip(side, found[side], strict=True)
+                    found[side] = [values + t.pilot(k, at) for k, values in pairs]
+        return found
+
+    def _product(self, side: Side, strip: Strip, factors: list[Tile], orders: Orders) -> Tile:
+        """A side of several kernels, from its factors with rows in the orders of their variables.
+
+        It is their product less that of their pilots, or the product of kernels about their pilots.
+        """
+        t = self.tuples
+        moved = [
+            _permuted(values, orders.get(t.variables[k]))
+            for k, values in zip(side, factors, strict=True)
+        ]
+        product: Tile = math.prod(moved[1:], start=moved[0])
+        if t.form == "joint":
+            # Less the product of the pilots, so that the side is small.
+            product -= math.prod(t.pilot(k, strip.numbers[side]) for k in side)
+        return product
 
     def _add(
         self, sums: TupleSums, strip: Strip, tiles: SideTiles, orders: list[Orders] | None
     ) -> None:
         """Add some whole groups, or rows that no permutation moves, at a strip of landmarks."""
-        t, factors = self.tuples, self.tiles.factors(strip, tiles)
+        t, factors = self.tuples, self._factors(strip, tiles)
         sides = tiles | {
-            side: self.tiles.product(side, strip, some, {}) for side, some in factors.items()
+            side: self._product(side, strip, some, {}) for side, some in factors.items()
         }
         count = 1 if orders is None else next(iter(sides.values())).shape[1] // self.groups.size
         norms = {
-            side: _squared_row_norms(x.reshape(len(x), count, x.shape[1] // count))
+            side: _sums_of_products(*[x.reshape(len(x), count, -1)] * 2)
             for side, x in sides.items()
         }
         squares = {side: x.sum(axis=1) for side, x in norms.items()}
@@ -531,7 +512,7 @@ class TuplePass(PermutedPass[TupleSums]):
         for r, moved in enumerate(orders):
             # Products of several variables are others in every coset that moves some of them.
             made = {
-                side: self.tiles.product(side, strip, some, moved)
+                side: self._product(side, strip, some, moved)
                 for side, some in factors.items()
                 if moved and t.form == "joint"
             }
@@ -603,24 +584,15 @@ class TuplePass(PermutedPass[TupleSums]):
 
 
 def _sums_of_products(left: Tile, right: Tile) -> Tile:
-    """Sums over rows of the products of two tiles, shape (r,), in double precision.
+    """Sums over rows, the last axis, of the products of two tiles, in double precision.
 
     Short sums of float32 keep their digits, and are many times quicker than a conversion.
     """
-    sums = np.zeros(len(left))
-    if sums.dtype == left.dtype:
-        return np.vecdot(left, right, out=sums)
-    for start in range(0, left.shape[1], TILE_ROWS):
-        at = slice(start, start + TILE_ROWS)
-        sums += np.vecdot(left[:, at], right[:, at])
+    sums = np.zeros(left.shape[:-1])
+    for start in range(0, left.shape[-1], TILE_ROWS):
+        at = np.s_[..., start : start + TILE_ROWS]
+        sums += np.vecdot(left[at], right[at])
     return sums
-
-
-def _squared_row_norms(values: Tile) -> Vector:
-    """Sums over the last axis of the squares."""
-    values = np.ascontiguousarray(values)
-    norms: Vector = np.vecdot(values, values).astype(np.float64, copy=False)
-    return norms
 
 
 class PointMoments(NamedTuple):
