@@ -39,7 +39,7 @@ from dhsic.io.chunks import inventory_of
 from dhsic.io.open import check_metadata, open_samples
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.variables import Variable
-from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
+from dhsic.kernels import Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
     Pool,
     Selection,
@@ -655,8 +655,7 @@ class _EmbeddingPass(Pass[ExactSums]):
     @classmethod
     def at(cls, session: Session, kernel: Kernel, landmarks: Vector) -> Self:
         """Of a fitted kernel at landmarks (p, d)."""
-        single = Combinations.single([kernel])
-        return cls(Tiling.prepare(single, [landmarks], session.dtype))
+        return cls(Tiling.prepare([kernel], [landmarks], session.dtype))
 
     def sums(self, session: Session) -> ExactSums:
         """Sums over all rows."""
@@ -674,11 +673,9 @@ class _EmbeddingPass(Pass[ExactSums]):
 
     def chunk(self, block: RowBlock) -> ExactSums:
         """Sums over one block."""
-        sums, buffers = [], self.tiling.buffers()
-        for _, rows in self.tiling.row_tiles(block.values, ROW_TILE):
-            sums.append(group := np.empty(self.tiling.n_landmarks))
-            for at, (tile,) in self.tiling.gram_tiles(rows, buffers):
-                group[at] = column_sums(tile)
+        sums = np.empty((-(-block.rows // ROW_TILE), self.tiling.n_landmarks))
+        for at, _, landmarks, (tile,) in self.tiling.of(block.values):
+            sums[at.start // ROW_TILE, landmarks] = column_sums(tile)
         # Integers have no infinity, so that exact sums could not hold it.
         if not np.isfinite(sums).all():
             msg = (

@@ -38,7 +38,7 @@ from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.report import Findings, Pictures
 from dhsic.results import TRANSIENT, DependenceEstimate, Result
-from dhsic.statistics.tiles import Tile, Tiling
+from dhsic.statistics.tiles import ROW_TILE, Tiling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -672,7 +672,7 @@ class LandmarkForm:
         joint, marginal = 2.0 * v, -2.0 * v * others
         if not whole:
             joint, marginal = joint / session.n, (marginal + _outside(fit, others)) / session.n
-        tiling = Tiling.prepare(fit.basis.combinations, fit.basis.landmarks, session.dtype)
+        tiling = Tiling.prepare(fit.basis.combinations.kernels, fit.basis.landmarks, session.dtype)
         gradient = TileGradient(tiling, joint, marginal, None, wrt, _dims(session, wrt))
         return Measured(fit.value, gradient, fit.estimate)
 
@@ -730,7 +730,7 @@ class PairForm:
         session.step("read all rows")
         # Every row is a landmark, so that all rows are held.
         values = session.take([np.arange(n)] * len(session.sources))
-        tiling = Tiling.prepare(Combinations.single(estimate.kernels), values, session.dtype)
+        tiling = Tiling.prepare(estimate.kernels, values, session.dtype)
         # A row moves its row and its column of the Gram matrix, hence the 2.
         scale = 2.0 / n if self.of == "statistic" else 2.0 / n**2
         others = scale * _products_but_one(means)
@@ -831,7 +831,7 @@ def _dims(session: Session, wrt: Numbers) -> Numbers:
 
 def _unseen(session: Session, kernels: Sequence[Kernel], p: int, wrt: Numbers) -> TileGradient:
     """A gradient at p landmarks that costs as much, with coefficients that take no memory."""
-    guessed = Combinations.single(kernels).guessed(session.dims)
+    guessed = Combinations.single(kernels).guessed(session.dims).kernels
     tiling = Tiling.prepare(guessed, [np.zeros((p, d)) for d in session.dims], session.dtype)
     zero = tiling.dtype.type(0)
     joint, marginal = np.broadcast_to(zero, p), np.broadcast_to(zero, (len(tiling.kernels), p))
@@ -880,36 +880,29 @@ class TileGradient:
     def scratch(self, rows: int) -> int:
         """Bytes of all tiles."""
         del rows
-        t = self.tiling
-        tile = t.row_tile * min(t.column_tile, t.n_landmarks) * t.dtype.itemsize
-        gradients = 3 * 8 * t.row_tile * sum(self.dims)
-        return t.scratch_bytes + self._own * tile + gradients + self._coefficient_bytes
+        t, gradients = self.tiling, 3 * 8 * ROW_TILE * sum(self.dims)
+        return t.scratch_bytes + self._own * t.tile_bytes + gradients + self._coefficient_bytes
 
     def __call__(self, block: RowBlock) -> list[Vector]:
         """The gradient in the rows of a block."""
         t = self.tiling
         gradients = [np.zeros((block.rows, d)) for d in self.dims]
         joint, marginal = self.joint.astype(t.dtype), self.marginal.astype(t.dtype)
-        buffers = t.buffers()
-        scratch = np.empty((self._own, buffers.shape[1]), t.dtype)
-        for at, rows in t.row_tiles(block.values):
-            offsets = None
-            if self.offsets is not None:
-                numbers = slice(block.start + at.start, block.start + at.stop)
-                offsets = self.offsets[:, numbers].astype(t.dtype)
-            for z, tiles in t.gram_tiles(rows, buffers):
-                b, p = tiles[0].shape
-                views = scratch[:, : b * p].reshape(-1, b, p)
-                weights, work = views[0], views[1:]
-                for out, m in zip(gradients, self.wrt, strict=True):
-                    _product_of_others(tiles, m, weights)
-                    # a_j prod_{l != m} k_l + b_mj + e_mi, tile by tile.
-                    weights *= joint[z]
-                    weights += marginal[m, z]
-                    if offsets is not None:
-                        weights += offsets[m][:, None]
-                    points = t.columns[m][z]
-                    out[at] += self._kernel(m).gradient(rows[m], points, tiles[m], weights, work)
+        scratch = np.empty((self._own, t.tile_bytes // t.dtype.itemsize), t.dtype)
+        for at, rows, z, tiles in t.of(block.values):
+            weights, *_ = views = scratch[:, : tiles[0].size].reshape(-1, *tiles[0].shape)
+            for out, m in zip(gradients, self.wrt, strict=True):
+                # a_j prod_{l != m} k_l + b_mj + e_mi, tile by tile; not the product of all over
+                # the own tile, which may be 0.
+                weights[:] = joint[z]
+                for tile in (*tiles[:m], *tiles[m + 1 :]):
+                    weights *= tile
+                weights += marginal[m, z]
+                if self.offsets is not None:
+                    numbers = slice(block.start + at.start, block.start + at.stop)
+                    weights += self.offsets[m, numbers].astype(t.dtype)[:, None]
+                points = t.columns[m][z]
+                out[at] += self._kernel(m).gradient(rows[m], points, tiles[m], weights, views[1:])
         return gradients
 
     def _kernel(self, m: int) -> Any:
@@ -923,14 +916,6 @@ class TileGradient:
     def _own(self) -> int:
         """Tiles besides those of the kernels."""
         return 1 + max(int(self._kernel(m).gradient_tiles) for m in self.wrt)
-
-
-def _product_of_others(tiles: Sequence[Tile], m: int, out: Tile) -> None:
-    # Not the product of all over the own tile, which may be 0.
-    first, *others = (tile for l, tile in enumerate(tiles) if l != m)  # noqa: E741
-    np.copyto(out, first)
-    for tile in others:
-        np.multiply(out, tile, out=out)
 
 
 @dataclass(frozen=True)

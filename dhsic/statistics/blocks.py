@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from dhsic.statistics.features import Features
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
+_Block = tuple[Matrix, ...]
+"""Rows of one variable: features about their provisional mean, and both arguments of the kernel."""
 
 ESTIMATE = "unbiased estimate"
 """The step of the driver."""
@@ -84,7 +86,8 @@ class KeptBlocks:
         mean over many columns, which takes an exponential of each.
         """
         wanted = self._wanted // (1 + all(one.spanned for one in features))
-        dear = max(1.0, max(map(_columns, features)) / _COLUMNS)
+        landmarks: Iterator[Any] = (one.map.landmarks for one in features)  # one set a column
+        dear = max(1.0, max(map(len, landmarks)) / _COLUMNS)
         # A block takes b^2 exponentials for each column of such a mean: b falls with the root of
         # their number, so that the work stays.
         return min(self.rows, max(_FEWEST, int(wanted / math.sqrt(dear))))
@@ -135,17 +138,6 @@ class KeptBlocks:
         return kept[:, :, start:stop]
 
 
-class _Block(NamedTuple):
-    """Rows of one variable."""
-
-    features: Matrix
-    """About their provisional mean, shape (b, D)."""
-    rows: Matrix
-    """Prepared for the kernel."""
-    columns: Matrix
-    """The same as its other argument."""
-
-
 def block_means(
     features: Sequence[Features], blocks: KeptBlocks, kept: NDArray[Any]
 ) -> Sequence[float]:
@@ -160,11 +152,13 @@ def block_means(
     kept : ndarray, shape (blocks, rows, columns of all variables)
         These.
     """
-    rows = blocks.rows_for(features)
-    values = [blocks.variable(kept[:, :rows], one.variable) for one in features]
+    rows, terms = blocks.rows_for(features), list[tuple[float, ...]]()
     step = max(1, _AT_A_TIME // rows)
-    batches = ([x[at : at + step] for x in values] for at in range(0, len(kept), step))
-    terms = [term for batch in batches for term in _of_blocks(features, batch)]
+    # Rows of several blocks are prepared together.
+    for at in range(0, len(kept), step):
+        some = kept[at : at + step, :rows]
+        prepared = [_prepared(one, blocks.variable(some, one.variable)) for one in features]
+        terms += [_of_block(features, both) for both in zip(*prepared, strict=True)]
     means: list[float] = np.mean(terms, axis=0).tolist()
     return means
 
@@ -193,22 +187,15 @@ def unbiased_step(session: Session, features: Sequence[Features]) -> DriverStep:
     return DriverStep(ESTIMATE, dearest + blocks.nbytes(session.n))
 
 
-def _of_blocks(
-    features: Sequence[Features], values: Sequence[NDArray[Any]]
-) -> Iterator[tuple[float, ...]]:
-    """The terms of blocks (blocks, rows, d) of two variables, whose rows are prepared together."""
-    prepared = (_prepared(one, x) for one, x in zip(features, values, strict=True))
-    for blocks in zip(*prepared, strict=True):
-        yield _of_block(features, blocks)
-
-
 def _prepared(features: Features, values: NDArray[Any]) -> Iterator[_Block]:
-    """One variable in every block: its features, and its rows and columns for the kernel."""
-    kernel, dtype = _kernel(features), features.map.dtype
-    x = values.reshape(-1, values.shape[2])
-    whole = features.map(x) - features.centre, kernel.rows(x, dtype), kernel.columns(x, dtype)
-    for start in range(0, len(x), values.shape[1]):
-        yield _Block(*(values_of[start : start + values.shape[1]] for values_of in whole))
+    """One variable in every block (blocks, b, d): its features, rows and columns for the kernel."""
+    x, b = values.reshape(-1, values.shape[2]), values.shape[1]
+    whole = (
+        features.map(x) - features.centre,
+        *_kernel(features).rows_and_columns(x, features.map.dtype),
+    )
+    for start in range(0, len(x), b):
+        yield tuple(values_of[start : start + b] for values_of in whole)
 
 
 def _of_block(features: Sequence[Features], blocks: Sequence[_Block]) -> tuple[float, ...]:
@@ -217,17 +204,20 @@ def _of_block(features: Sequence[Features], blocks: Sequence[_Block]) -> tuple[f
     They are the unbiased HSIC of the kernels less that of the features; the mean of the products of
     the squared norms of both features about their means; and the means of either.
     """
-    b = len(blocks[0].features)
-    first, second = (
-        _about_mean(one, block.features) for one, block in zip(features, blocks, strict=True)
-    )
+    (raw, *_), _ = blocks
+    b = len(raw)
+    summed = [
+        one.summed(values.astype(np.float64))
+        for one, (values, *_) in zip(features, blocks, strict=True)
+    ]
+    first, second = (values - values.mean(axis=0) for values in summed)
     # k_i and q_i, the squared norms about the mean, see `_of_features`.
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
     grams = [
-        _kernel(one).gram(block.rows, block.columns, block.rows.dtype)
-        for one, block in zip(features, blocks, strict=True)
+        _kernel(one).gram(rows, columns, rows.dtype)
+        for one, (_, rows, columns) in zip(features, blocks, strict=True)
     ]
     # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
     whole = float(np.vdot(u_centred(grams[0]), grams[1])) / (b * (b - 3))
@@ -253,19 +243,7 @@ def _of_features(n: int, size: float, products: float, totals: float) -> float:
     return total / (n * (n - 3))
 
 
-def _about_mean(features: Features, values: Matrix) -> Vector:
-    """Those that are summed, of phi - c (b, D), about their mean."""
-    summed = features.summed(values.astype(np.float64))
-    about: Vector = summed - summed.mean(axis=0)
-    return about
-
-
 def _kernel(features: Features) -> Kernel:
     """Blocks are of features that hold a part of a kernel."""
     assert isinstance(features.map, KernelFeatures | LandmarksByColumn)
     return features.map.kernel
-
-
-def _columns(features: Features) -> int:
-    """Columns whose kernels make a mean; 1 of any other kernel."""
-    return len(features.map.landmarks) if isinstance(features.map, LandmarksByColumn) else 1

@@ -15,6 +15,7 @@ from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from dhsic._random import generator, random_keys, random_orders
@@ -225,6 +226,11 @@ def is_smooth(length: int) -> bool:
 class _Uncached:
     """A dataclass that travels without what it keeps."""
 
+    @cached_property
+    def _made(self) -> dict[int, MovedGroups]:
+        """Groups by their size."""
+        return {}
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, one.name) for one in fields(self))  # type: ignore[arg-type]
 
@@ -319,11 +325,14 @@ class MovedGroups(RowGroups):
 
     def runs(self, bounds: Sequence[int]) -> Indices:
         """Where runs start and stop, ascending."""
-        ranges = [_runs_of_rows(np.sort(self.members(*span))) for span in pairwise(bounds)]
+        members = [np.sort(self.members(*span)) for span in pairwise(bounds)]
+        # Where other rows lie between two of a run.
+        breaks = [np.flatnonzero(np.diff(rows) > 1) + 1 for rows in members]
         # Runs have different numbers of ranges: empty ones, from 0 to 0, fill up the array.
-        ends = np.zeros((2, len(ranges), max(len(starts) for starts, _ in ranges)), np.intp)
-        for run, both in enumerate(ranges):
-            ends[:, run, : len(both[0])] = both
+        ends = np.zeros((2, len(members), 1 + max(map(len, breaks))), np.intp)
+        for run, (rows, at) in enumerate(zip(members, breaks, strict=True)):
+            ends[0, run, : len(at) + 1] = rows[np.append(0, at)]
+            ends[1, run, : len(at) + 1] = rows[np.append(at, len(rows)) - 1] + 1
         return ends
 
     def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
@@ -345,14 +354,6 @@ class MovedGroups(RowGroups):
         """Rows of the groups first..last-1 in their order, and then those that go with them."""
         left = self.left[self.left_of(first, last)]
         return np.concatenate([self.rows[first:last].ravel(), left])
-
-
-def _runs_of_rows(rows: Indices) -> tuple[Indices, Indices]:
-    """Where the ranges of consecutive rows start and stop, of rows that ascend."""
-    breaks = np.flatnonzero(np.diff(rows) > 1) + 1
-    starts = np.concatenate([rows[:1], rows[breaks]])
-    stops = np.concatenate([rows[breaks - 1], rows[-1:]]) + 1
-    return starts, stops
 
 
 class Items(NamedTuple):
@@ -426,16 +427,17 @@ class RowSets(_Uncached):
         return cls(n, tuple(parts), seed, what, f"exact where {what} are exchangeable")
 
     @cached_property
-    def sizes(self) -> tuple[tuple[int, Indices], ...]:
-        """Rows of an item, and items of every set, by part."""
-        return tuple(
-            (part.rows.shape[1], np.unique(part.sets, return_counts=True)[1]) for part in self.parts
-        )
+    def sizes(self) -> tuple[tuple[int, Indices, Indices], ...]:
+        """By part the rows of an item, numbers of items, and how many sets have so many."""
+        counts = (np.unique(part.sets, return_counts=True)[1] for part in self.parts)
+        pairs = zip(self.parts, counts, strict=True)
+        return tuple((x.rows.shape[1], *np.unique(y, return_counts=True)) for x, y in pairs)
 
     @property
     def movable(self) -> float:
         """The share of the rows that are in a set of two items or more."""
-        return float(sum(w * counts[counts > 1].sum() for w, counts in self.sizes)) / self.n
+        alone = sum(w * times[counts == 1].sum() for w, counts, times in self.sizes)
+        return float(self.n - alone) / self.n
 
     def groups(self, most: int) -> MovedGroups:
         """Groups of about so many items, or of fewer where more rows move then; made once."""
@@ -448,7 +450,7 @@ class RowSets(_Uncached):
 
     def _best_size(self, most: int) -> int:
         """The largest of those with which nearly as few rows stay as with any."""
-        largest = max(int(counts.max()) for _, counts in self.sizes)
+        largest = max(int(counts[-1]) for _, counts, _ in self.sizes)
         sizes = range(2, max(2, min(most, largest)) + 1)
         shares = {b: self._staying(b) for b in sizes}
         bound = _NEAR_BEST * min(shares.values()) + _STAYING
@@ -462,18 +464,9 @@ class RowSets(_Uncached):
         Items beyond the last whole group of a set, and one of every group.
         """
         rows = sum(
-            w * float(times @ (counts % size + counts // size))
-            for w, counts, times in self._distinct
+            w * float(times @ (counts % size + counts // size)) for w, counts, times in self.sizes
         )
         return rows / self.n
-
-    @cached_property
-    def _distinct(self) -> tuple[tuple[int, Indices, Indices], ...]:
-        return tuple((w, *np.unique(counts, return_counts=True)) for w, counts in self.sizes)
-
-    @cached_property
-    def _made(self) -> dict[int, MovedGroups]:
-        return {}
 
     @cached_property
     def whole(self) -> MovedGroups:
@@ -583,10 +576,6 @@ class Series(_Uncached):
     def _staying(self, size: int) -> int:
         """Rows that no shift moves."""
         return sum(len(rows) - size * self.step(len(rows), size) for rows in self.series)
-
-    @cached_property
-    def _made(self) -> dict[int, MovedGroups]:
-        return {}
 
 
 def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:
@@ -802,9 +791,7 @@ def _check_sets(sets: RowSets, strata: Indices | None, groups: Indices | None) -
             )
         raise DataError(msg)
     # The logarithm of the number of moves: prod (k!) over sets of k items that change places.
-    moves = sum(
-        math.lgamma(int(count) + 1) for _, counts in sets.sizes for count in counts.tolist()
-    )
+    moves = sum(times @ scipy.special.gammaln(counts + 1) for _, counts, times in sets.sizes)
     if moves < math.log(_FEWEST_MOVES):
         msg = (
             f"{sets.what} can be permuted in {round(math.exp(moves))} ways only, so that no "

@@ -37,8 +37,6 @@ class Features:
         Lower triangular L, which whitens sums of phi.
     matrix : ndarray, shape (r, D), optional
         W, by which passes make the features of a row, in place of the factor.
-    rows : slice, optional
-        Those of phi that are summed, where there is no W.
     normed : bool, optional
         Whether the squared norm of the features of a row stands beside them, as the last.
     sample : ndarray, shape (s, d), optional
@@ -56,7 +54,6 @@ class Features:
     centre: Matrix
     factor: Vector | None = None
     matrix: Matrix | None = None
-    rows: slice | None = None
     normed: bool = False
     sample: Matrix | None = None
     landmarks: Vector | None = None
@@ -90,10 +87,7 @@ class Features:
     @property
     def n_summed(self) -> int:
         """How many are summed."""
-        if self.matrix is not None:
-            return len(self.matrix) + self.normed
-        count = self.n_features if self.rows is None else self.rows.stop - self.rows.start
-        return int(count) + self.normed
+        return (self.n_features if self.matrix is None else len(self.matrix)) + self.normed
 
     @property
     def nbytes(self) -> int:
@@ -157,7 +151,7 @@ class Features:
         if self.matrix is not None:
             np.matmul(raw, self.matrix.T, out=made)
         else:
-            made[...] = raw if self.rows is None else raw[:, self.rows]
+            made[...] = raw
         if self.normed:
             out[:, -1] = np.einsum("ij,ij->i", made, made)
 

@@ -113,7 +113,7 @@ class RowOrders:
         b, moving = self.orbit.groups.size, self.count * self.orbit.groups.size
         orders = np.tile(np.arange(moving + self.n_left), (len(cosets), 1))
         if m > 0 and self.count > 0:
-            moved = self.orbit.orders_of(cosets, self.first, self.count, m)
+            moved = self.orbit.orders(cosets, self.first, self.count, m)
             moved = moved + b * np.arange(self.count)[:, None]
             orders[:, :moving] = moved.reshape(len(cosets), -1)
         return orders
@@ -414,10 +414,10 @@ class GramPass(PermutedPass[PairSums]):
         for piece, other in every:
             if self.orbit.shifted and not (piece.stays and other.stays):
                 both = (other, piece) if other.stays else (piece, other)
-                self._add_lines(sums, *both, *buffers)
+                self._add_lines(sums, *both, buffers)
                 continue
-            grams = tiles_of(self.shared, piece.rows, other.columns, self.dtype)
-            self.add_tile(sums, piece, other, grams, self.centres)
+            grams = self.shared.tiles(piece.rows, other.columns, self.dtype)
+            self.add_tile(sums, piece, other, grams)
             # A pair of different groups stands for its mirror image, too.
             weight = 1.0 if piece is other else 2.0
             if self.orbit.shifted:
@@ -464,16 +464,11 @@ class GramPass(PermutedPass[PairSums]):
         ]
 
     def add_tile(
-        self,
-        sums: PairSums,
-        first: RowPiece,
-        second: RowPiece,
-        grams: Sequence[Matrix],
-        centres: Sequence[float],
+        self, sums: PairSums, first: RowPiece, second: RowPiece, grams: Sequence[Matrix]
     ) -> None:
         """Add what the matrices of two pieces sum to, and leave these less c."""
         same = first is second
-        for k, (gram, centre) in enumerate(zip(grams, centres, strict=True)):
+        for k, (gram, centre) in enumerate(zip(grams, self.centres, strict=True)):
             gram -= gram.dtype.type(centre)
             # A U-statistic leaves out the pair of a row with itself.
             if self.unbiased and same:
@@ -529,17 +524,10 @@ class GramPass(PermutedPass[PairSums]):
         return [*((k,) for k in range(len(self.kernels))), *products]
 
     def _add_lines(
-        self,
-        sums: PairSums,
-        first: RowPiece,
-        second: RowPiece,
-        roots: Matrix,
-        work: Matrix,
-        powers: Matrix,
-        padded: Matrix,
-        spectra: Spectrum,
+        self, sums: PairSums, first: RowPiece, second: RowPiece, buffers: Sequence[Any]
     ) -> None:
         """Add the pairs of rows of two groups, of one, or of rows that stay and a group."""
+        roots, work, powers, *of_part = buffers
         b, same = self.groups.size, first is second
         count = len(first.places) if first.stays else b // 2 + 1 if same else b
         # In the tile of a group with itself both sums are of the same rows.
@@ -560,7 +548,7 @@ class GramPass(PermutedPass[PairSums]):
                 if part.main and not self.unbiased:
                     for k, centre in enumerate(self.centres):
                         sums.diagonal[k, first.places] = tiles[k][0] - centre
-                self._add_part(sums, part, tiles, padded[: part.number], above, across, spectra)
+                self._add_part(sums, part, tiles, (above, across), of_part)
         sums.rows[:, first.places] += above
         if not same:
             sums.rows[:, second.places] += across
@@ -570,12 +558,11 @@ class GramPass(PermutedPass[PairSums]):
         sums: PairSums,
         part: Lines,
         tiles: dict[int, Matrix],
-        padded: Matrix,
-        above: Vector,
-        across: Vector,
-        spectra: Spectrum,
+        rows: tuple[Vector, Vector],
+        buffers: Sequence[Any],
     ) -> None:
-        """Add some lines, of all kernels."""
+        """Add some lines, of all kernels; sums of rows to those of either piece."""
+        padded, spectra = buffers[0][: part.number], buffers[1]
         lines, weights = padded[:, padded.shape[1] - part.size :], part.weights
         transformed: dict[tuple[int, ...], Spectrum] = {}
         for side, out in zip(self.sides, spectra[:-2], strict=True):
@@ -591,7 +578,7 @@ class GramPass(PermutedPass[PairSums]):
             if len(side) == 1:
                 (k,) = side
                 sums.squares[k] += np.vecdot(lines, lines) @ weights
-                part.add_sums(padded, above[k], across[k])
+                part.add_sums(padded, *(sums_of[k] for sums_of in rows))
         conjugate, product = spectra[-2:, : part.number]
         weights, held = weights.astype(product.dtype), None
         products = sums.products.reshape(-1, self.frequencies)
@@ -603,15 +590,14 @@ class GramPass(PermutedPass[PairSums]):
             np.multiply(transformed[left], conjugate, out=product)
             products[c] += weights @ product
 
-    def hold(self, values: tuple[Matrix, ...]) -> tuple[PairSums, RowPiece, list[Matrix], Vector]:
-        """Sums, rows in the order of their groups, their Gram matrices less c, and c."""
+    def hold(self, values: tuple[Matrix, ...]) -> tuple[PairSums, RowPiece, list[Matrix]]:
+        """Sums, rows in the order of their groups, and their Gram matrices less c."""
         prepared = self.shared.rows_and_columns(values, self.dtype)
         places, orders = np.arange(self.groups.n), RowOrders.of_all(self.orbit)
         piece, sums = RowPiece(places, *prepared, orders), self.zeros()
-        grams = tiles_of(self.shared, *prepared, self.dtype)
-        centres = [float(x.mean()) for x in grams] if self.orbit.shifted else self.centres
-        self.add_tile(sums, piece, piece, grams, centres)
-        return sums, piece, grams, np.array(centres)
+        grams = self.shared.tiles(*prepared, self.dtype)
+        self.add_tile(sums, piece, piece, grams)
+        return sums, piece, grams
 
 
 class HeldLines(NamedTuple):
@@ -648,13 +634,6 @@ class HeldLines(NamedTuple):
         return count * (b // 2 + 1 + groups.n_left) + math.comb(count, 2) * b
 
 
-def _gathered_at_once(reduction: GramPass) -> tuple[int, int]:
-    """Cosets, and lines of each of them, that are gathered at a time."""
-    every = HeldLines.count_of(reduction.groups)
-    lines = max(1, _GATHERED_BYTES // (reduction.length * reduction.dtype.itemsize))
-    return min(len(reduction.cosets), max(1, lines // every)), min(every, lines)
-
-
 def add_held(reduction: GramPass, sums: PairSums, grams: Sequence[Matrix]) -> None:
     """Add the cross-spectra of matrices in memory, whose lines every coset takes elsewhere.
 
@@ -674,7 +653,9 @@ def add_held(reduction: GramPass, sums: PairSums, grams: Sequence[Matrix]) -> No
     meeting: dict[int, list[int]] = {}
     for c, (_, right) in enumerate(reduction.chosen):
         meeting.setdefault(right, []).append(c)
-    step, part = _gathered_at_once(reduction)
+    # Lines, and cosets of all lines, that are gathered at a time.
+    part = max(1, _GATHERED_BYTES // (length * reduction.dtype.itemsize))
+    step = max(1, part // len(lines.weights))
     weights = lines.weights.astype(next(iter(own.values())).dtype)
     for m in {reduction.variables[right] for right in meeting}:
         orders = RowOrders.of_all(reduction.orbit).of(reduction.cosets, m)
@@ -877,7 +858,7 @@ class GramStatistic(Statistic[Any]):
         shared, pilots = self.combinations.shared, [sample[:_PILOTS] for sample in self.samples]
         if not pilots:
             return np.zeros(len(shared.kernels))
-        own = tiles_of(shared, *shared.rows_and_columns(pilots, np.float64), np.dtype(np.float64))
+        own = shared.tiles(*shared.rows_and_columns(pilots, np.float64), np.float64)
         # Of different rows, since k(x, x) is no typical value of a narrow kernel.
         pairs = max(math.perm(len(pilots[0]), 2), 1)
         return np.array([(gram.sum() - gram.trace()) / pairs for gram in own])
@@ -915,7 +896,6 @@ class GramStatistic(Statistic[Any]):
         # Without shifts only means of the first of two variables are taken off, so that narrower
         # kernels of the other stay powers of wider ones. Joint independence asks for the matrices
         # as they are, of which float32 would lose the digits.
-        plain = self.joint or (held and orbit.shifted)
         pairs = GramPass(
             orbit,
             cosets,
@@ -923,7 +903,7 @@ class GramStatistic(Statistic[Any]):
             tuple(some.variables[k] + len(self.dims) * r for k, r in moved),
             chosen,
             tuple(
-                0.0 if plain or (some.variables[k] and not orbit.shifted) else self.centres[k]
+                0.0 if self.joint or (some.variables[k] and not orbit.shifted) else self.centres[k]
                 for k, _ in moved
             ),
             self.dims,
@@ -969,10 +949,10 @@ class GramStatistic(Statistic[Any]):
 
     def values(self, session: Session, reduction: GramPass | RowsPass, sums: Any) -> Permuted:
         """Statistics under the permutations that were summed."""
-        pairs = reduction.pairs_of_rows
-        limit, centres = None, np.array(pairs.centres)
+        pairs, limit = reduction.pairs_of_rows, None
+        centres = np.array(pairs.centres)
         if isinstance(reduction, RowsPass):
-            sums, piece, grams, centres = pairs.hold(sums.values)
+            sums, piece, grams = pairs.hold(sums.values)
             if pairs.orbit.shifted:
                 add_held(pairs, sums, grams)
             elif pairs.cosets.start == 0:
@@ -1096,16 +1076,6 @@ def rows_in_order(groups: RowGroups) -> Indices:
     """The rows of group after group, and then those that stay, shape (n,)."""
     arranged = groups.arrange(0, groups.count)
     return np.concatenate([np.arange(*span) for span in arranged.ranges])[arranged.places]
-
-
-def tiles_of(
-    shared: SharedTiles, rows: Sequence[Matrix], columns: Sequence[Matrix], dtype: np.dtype[Any]
-) -> list[Matrix]:
-    """All kernels between prepared rows and columns."""
-    shape = len(rows[0]), len(columns[0])
-    tiles = list(np.empty((len(shared.kernels), *shape), dtype))
-    shared.tiles(rows, columns, tiles, np.empty((shared.work_tiles, *shape), dtype))
-    return tiles
 
 
 def _product_of(grams: Sequence[Matrix], side: Sequence[int]) -> Matrix:

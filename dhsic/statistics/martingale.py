@@ -33,6 +33,7 @@ from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.linalg import centre
 from dhsic.statistics.features import Features, Layout
+from dhsic.statistics.moments import BOTH, centring, laid_out, with_constant
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
@@ -163,8 +164,8 @@ class PieceSumsPass(Pass[Vector]):
         for _, tiles in self.pieces.within(block):
             total = np.zeros(self.shape)
             for values in tiles:
-                first, second = self.features(values)
-                total += np.insert(first, 0, 1.0, axis=1).T @ np.insert(second, 0, 1.0, axis=1)
+                first, second = map(with_constant, self.features(values))
+                total += first.T @ second
             found.append(total)
         return np.array(found)
 
@@ -214,7 +215,7 @@ class MartingalePass(Pass[MartingaleSums]):
         norms = float(total[-1, 0]), float(total[0, -1])
         traces = [norm - n * float(mu @ mu) for norm, mu in zip(norms, means, strict=True)]
         # sum (f - mu)(g - nu)' follows from the sums of f g', f, g and 1.
-        first, second = (np.insert(np.eye(len(mu)), 0, -mu, axis=1) for mu in means)
+        first, second = map(centring, means)
         before = np.empty((sums.pieces.count, len(first), len(second)))
         ranks, so_far = np.empty(len(before)), np.zeros_like(total)
         for piece in sums.pieces.order:
@@ -277,6 +278,5 @@ def martingale_steps(session: Session, features: Sequence[Features]) -> list[Dri
 
 
 def _piece_sums(session: Session, features: Sequence[Features]) -> PieceSumsPass:
-    made = [replace(one, matrix=one.by_row, normed=True) for one in features]
-    layout = Layout.of({k: one.carried(one.matrix) for k, one in enumerate(made)}, ((0, 1),))
+    _, layout = laid_out(features, BOTH[:1], norms=True)
     return PieceSumsPass(layout, Pieces.of(session))

@@ -81,7 +81,7 @@ class MomentsPass(Pass[MomentSums]):
         first, second = self.shape
         if self.products:
             return first * second, (first * second) ** 2
-        return self.layout.n_features, self.layout.n_products
+        return self.layout.n_features, int(self.layout.crossings[-1].at.stop)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -111,9 +111,7 @@ class MomentsPass(Pass[MomentSums]):
 
     def _add_products(self, features: Matrix, weights: Vector, sums: MomentSums) -> None:
         (crossing,) = self.layout.crossings
-        first, second = (
-            np.insert(features[:, at], 0, 1.0, axis=1) for at in (crossing.first, crossing.second)
-        )
+        first, second = (with_constant(features[:, at]) for at in (crossing.first, crossing.second))
         sums.sums[:] += (first.T @ (weights * second)).ravel()
         # Terms enter the law by their squares, each over the part of its variance that is left.
         first *= weights / np.sqrt(self.left(weights))
@@ -143,9 +141,7 @@ class MomentsPass(Pass[MomentSums]):
         means = sums.sums.reshape(self.shape) / sums.sums[0]
         # Centring is linear: the second moment of centred terms follows from that of the plain
         # ones.
-        # phi - mu = (-mu, I) (1, phi), and the same of psi.
-        first = np.insert(np.eye(self.shape[0] - 1), 0, -means[1:, 0], axis=1)
-        second = np.insert(np.eye(self.shape[1] - 1), 0, -means[0, 1:], axis=1)
+        first, second = centring(means[1:, 0]), centring(means[0, 1:])
         both = np.kron(first, second)
         moment = sums.products.reshape(both.shape[1], -1) / self.n
         return first @ means @ second.T, both @ moment @ both.T
@@ -245,12 +241,29 @@ def _reduction(
     session: Session, features: Numbered, pairs: Pairs, *, norms: bool
 ) -> tuple[dict[int, Features], Layout, MomentsPass]:
     """The features by the numbers of their kernels, their layout, and the pass."""
+    made, layout = laid_out(features, pairs, norms=norms)
+    squares = None if session.weights is None else session.weights.squares
+    return made, layout, MomentsPass(layout, session.n, squares)
+
+
+def laid_out(
+    features: Numbered, pairs: Pairs, *, norms: bool
+) -> tuple[dict[int, Features], Layout]:
+    """The features by the numbers of their kernels, with norms beside them, and their layout."""
     made = dict(features.items() if isinstance(features, Mapping) else enumerate(features))
     if norms:
         made = {k: replace(f, matrix=f.by_row, normed=True) for k, f in made.items()}
-    layout = Layout.of({k: f.carried(f.matrix) for k, f in made.items()}, pairs)
-    squares = None if session.weights is None else session.weights.squares
-    return made, layout, MomentsPass(layout, session.n, squares)
+    return made, Layout.of({k: f.carried(f.matrix) for k, f in made.items()}, pairs)
+
+
+def with_constant(features: Matrix) -> Matrix:
+    """(1, phi) of rows, from phi (b, r)."""
+    return np.insert(features, 0, 1.0, axis=1)
+
+
+def centring(means: Vector) -> Vector:
+    """The matrix (r, 1 + r) that makes phi - mu of (1, phi)."""
+    return np.insert(np.eye(len(means)), 0, -means, axis=1)
 
 
 def _with_weights(session: Session) -> Session:

@@ -46,7 +46,7 @@ _REMEDIES = {
     "strata": "strata= where they are exchangeable within strata",
 }
 
-_NO_ARGUMENT = (
+_NO_REMEDY = (
     "No argument here is for such rows: take rows that lie apart, as every tenth of a series, or "
     "one of each group"
 )
@@ -200,8 +200,9 @@ class Neighbours:
         arguments: Sequence[str] = ("order", "groups", "strata"),
         tested: int | None = None,
     ) -> None:
-        self._session, self._starts, self._arguments = session, [0], arguments
-        self._tested = tested
+        self._session, self._starts, self._tested = session, [0], tested
+        *others, last = [_REMEDIES[argument] for argument in arguments] or [""]
+        self._remedy = f"Take {', '.join(others)}, or {last}" if last else _NO_REMEDY
         self._taken: list[Matrix64] = []
         if session.moves is None and session.n >= _FEWEST_ROWS:
             rows, self._starts = _drawn_runs(session)
@@ -220,7 +221,7 @@ class Neighbours:
                 f"{session.names[found.first]!r} and {session.names[found.second]!r} "
                 f"(similarity {100 * found.share:.2g} % of that of a row with itself, "
                 f"{found.errors:.0f} standard errors), as in series and groups. P-values assume "
-                f"exchangeable rows and are too small for such rows. {_remedy(self._arguments)}"
+                f"exchangeable rows and are too small for such rows. {self._remedy}"
             )
             warnings.warn(msg, DependentRowsWarning, stacklevel=_calls_of_the_package())
 
@@ -230,14 +231,6 @@ def _together(first: Likeness, second: Likeness) -> Alike:
     products, errors = first.shares * second.shares, min(first.errors, second.errors)
     share = max(float(products[0]), float(products.mean()))
     return Alike(share, errors, first.variable, second.variable)
-
-
-def _remedy(arguments: Sequence[str]) -> str:
-    """The words for a function that has so many arguments for such rows."""
-    if not arguments:
-        return _NO_ARGUMENT
-    *others, last = (_REMEDIES[argument] for argument in arguments)
-    return f"Take {', '.join(others)}, or {last}"
 
 
 def _calls_of_the_package() -> int:

@@ -104,18 +104,11 @@ class Orbit:
         within = "all rows" if count == 1 else f"{count:,} groups of rows"
         return f"all {b:,} shifts{of and f'{of} random orders'} within {within}"
 
-    def orders(self, coset: int, first: int, count: int, variable: int = 1) -> NDArray[np.intp]:
-        """Permutations of the rows of some groups in a coset, one a row, shape (count, b).
+    def orders(self, cosets: range, first: int, count: int, variable: int = 1) -> NDArray[np.intp]:
+        """Permutations of the rows of some groups in some cosets, shape (R, count, b).
 
         Those of coset 0 are the identity.
         """
-        one: NDArray[np.intp] = self.orders_of(range(coset, coset + 1), first, count, variable)[0]
-        return one
-
-    def orders_of(
-        self, cosets: range, first: int, count: int, variable: int = 1
-    ) -> NDArray[np.intp]:
-        """The same in several cosets, shape (R, count, b), which draws them at once."""
         if 0 not in cosets:
             # A variable that moves has orders of its own. Several orders of one pairing, with the
             # data counted once, are not exact: 8.5 % of true nulls rejected at 1 % for n = 10.
@@ -222,9 +215,21 @@ def orbit_of(
         Whether permutations of all rows, in one task, are quick and fit in memory: asked where the
         null leaves the choice and rows are many.
     """
-    if isinstance(null, Permutation):
-        return _permuted_orbit(session, null, suits)
-    return shifted_orbit(session, null.n_resamples)
+    if isinstance(null, Shifts):
+        return shifted_orbit(session, null.n_resamples)
+    n = session.n
+    # One more, since the identity is the data.
+    whole = Orbit(whole_group(session), null.n_resamples + 1, shifted=False)
+    # All rows are permuted where one task holds them; within groups the test is as exact.
+    if null.within == "all" or n <= null.group_rows or (null.within == "auto" and suits(whole)):
+        return whole
+    groups: RowGroups
+    if session.moves is None:
+        # Groups as near to the size as the rows divide.
+        groups = Groups(n, n // round(n / null.group_rows), session.seed)
+    else:
+        groups = session.moves.groups(null.group_rows)
+    return replace(whole, groups=groups)
 
 
 def shifted_orbit(session: Session, n_resamples: int, most: int | None = None) -> Orbit:
@@ -238,23 +243,6 @@ def shifted_orbit(session: Session, n_resamples: int, most: int | None = None) -
     groups = Groups.of(session.n, size, session.seed) if moves is None else moves.groups(size)
     # Whole cosets, and as many as give the number that was asked for.
     return Orbit(groups, 1 if serial else -(-n_resamples // groups.size))
-
-
-def _permuted_orbit(session: Session, null: Permutation, suits: Callable[[Orbit], bool]) -> Orbit:
-    """The identity and permutations drawn at random, of all rows or within groups."""
-    n = session.n
-    # One more, since the identity is the data.
-    whole = Orbit(whole_group(session), null.n_resamples + 1, shifted=False)
-    # All rows are permuted where one task holds them; within groups the test is as exact.
-    if null.within == "all" or n <= null.group_rows or (null.within == "auto" and suits(whole)):
-        return whole
-    groups: RowGroups
-    if session.moves is None:
-        # Groups as near to the size as the rows divide.
-        groups = Groups(n, n // round(n / null.group_rows), session.seed)
-    else:
-        groups = session.moves.groups(null.group_rows)
-    return Orbit(groups, null.n_resamples + 1, shifted=False)
 
 
 def whole_group(session: Session) -> RowGroups:

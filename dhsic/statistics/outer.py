@@ -155,9 +155,8 @@ class OuterStatistic(Statistic["OuterSums"]):
     def _of(self, at: slice) -> Self:
         """The part of some features of the first variable of a pair."""
         left, right = (self.features[k] for k in self.pairs[0])
-        matrix = left.by_row
-        rows, some = (at, None) if matrix is None else (None, matrix[at])
-        features = replace(left, rows=rows, matrix=some), right
+        matrix = np.eye(left.n_features) if left.by_row is None else left.by_row
+        features = replace(left, matrix=matrix[at]), right
         unbiased = self.unbiased and at.start == 0
         return replace(self, features=features, pairs=((0, 1),), unbiased=unbiased)
 
@@ -221,9 +220,8 @@ class OuterStatistic(Statistic["OuterSums"]):
             for k, carried in reduction.layout.kernels.items()
         }
         factors = tuple((factor[first], factor[second]) for first, second in self.pairs)
-        sizes_of = _PermutedSizes(
-            cross, tuple(map(reduction.layout.place, self.pairs)), factors, self.measure.size
-        )
+        places = tuple(map(reduction.layout.place, self.pairs))
+        sizes_of = _PermutedSizes(cross, places, factors, self.measure.size)
         if cross.nbytes <= _SERIAL_BYTES:
             sizes = sizes_of(range(len(cross)))
         else:
@@ -267,8 +265,7 @@ class OuterStatistic(Statistic["OuterSums"]):
             norm = sums.norms[list(layout.kernels).index(k)]
             return math.sqrt(weights @ about), math.sqrt(norm)
         if self.features[k].factor is None:
-            rows = features.rows or slice(None)
-            return math.sqrt(about[rows].sum()), math.sqrt(squares[rows].sum())
+            return math.sqrt(about.sum()), math.sqrt(squares.sum())
         # sum_a (L^-1)_aj^2 is what whitening makes of an independent error of feature j.
         weights = squared_norms(self.features[k].inverse)
         return math.sqrt(weights @ about), math.sqrt(weights @ squares)
@@ -298,21 +295,21 @@ class _PermutedSizes:
     def __call__(self, permutations: range) -> Vector:
         """Sizes under some of the permutations, shape (permutations, pairs)."""
         cross = self.cross[permutations.start : permutations.stop]
-        pairs = zip(self.places, self.factors, strict=True)
-        return np.stack([self._sizes(place.of(cross), both) for place, both in pairs], axis=1)
-
-    def _sizes(self, whole: Matrix, factors: Factors) -> Vector:
-        step = max(1, _SLAB_BYTES // (8 * math.prod(whole.shape[1:])))
-        # In float64, since whitening magnifies what rounding leaves.
-        slabs = (whole[at].astype(np.float64, copy=False) for at in _slices(len(whole), step))
-        return np.concatenate([self.size(whiten(slab, factors)) for slab in slabs])
+        sizes = np.empty((len(cross), len(self.places)))
+        for c, (place, factors) in enumerate(zip(self.places, self.factors, strict=True)):
+            whole = place.of(cross)
+            for at in _slices(len(whole), max(1, _SLAB_BYTES // (8 * math.prod(whole.shape[1:])))):
+                # In float64, since whitening magnifies what rounding leaves.
+                slab = whole[at].astype(np.float64, copy=False)
+                sizes[at, c] = self.size(whiten(slab, factors))
+        return sizes
 
 
 class OuterSums(NamedTuple):
     """Sums over rows for K kernels, R cosets and P products of D features."""
 
     cross: Transform
-    """Products: transforms over the shifts, shape (R, b // 2 + 1, P); (R, 1, P) without them."""
+    """Products, conjugate transforms over the shifts (R, b // 2 + 1, P); (R, 1, P) without them."""
     sums: Vector
     """Features that are summed, shape (D,)."""
     raw: Vector
@@ -434,7 +431,8 @@ class OuterPass(PermutedPass[OuterSums]):
         cross = np.empty((cosets, self.orbit.n_shifts, products), self.layout.dtype)
         step = max(1, _TRANSFORMED // (cosets * frequencies))
         for at in _slices(products, step):
-            some = spectra[..., at].astype(self._dtype)
+            # conj(F f) F h is the transform of sum_i f(i) h(i + k), and its conjugate is summed.
+            some = np.conj(spectra[..., at]).astype(self._dtype)
             cross[..., at] = scipy.fft.irfft(some, self.orbit.n_shifts, axis=1, overwrite_x=True)
         return cross
 
@@ -459,11 +457,6 @@ class OuterPass(PermutedPass[OuterSums]):
         return int(min(crossing.second.start for crossing in self.layout.crossings))
 
     @property
-    def _are_apart(self) -> bool:
-        """Whether permutations move all features of second variables, and none of first ones."""
-        return all(crossing.first.stop <= self._first_moved for crossing in self.layout.crossings)
-
-    @property
     def _n_kept(self) -> int:
         """Features that are kept as they are, for cosets."""
         return self.layout.n_features - self._first_moved if self.cosets.stop > 1 else 0
@@ -476,7 +469,7 @@ class OuterPass(PermutedPass[OuterSums]):
     @property
     def _group_bytes(self) -> int:
         """Bytes of the transforms of a group, its features, and both in another order."""
-        features = self.layout.n_features + self._n_kept
+        features = 2 * self.layout.n_features - self._first_moved
         transformed = features * self._dtype.itemsize * self.shape[1] * self._rows
         copies = 2 if self.orbit.shifted else 1
         return transformed + copies * self._n_kept * self.layout.dtype.itemsize * self.groups.size
@@ -501,12 +494,14 @@ class OuterPass(PermutedPass[OuterSums]):
         """Add the sums over some of the groups of a block."""
         still, features = self._transforms(block, start, stop, sums)
         for total, coset in zip(sums.cross, self.cosets, strict=True):
-            moved = still[..., self._first_moved :]
             # The transforms of the first variable serve all cosets, which permute the second alone.
             if coset:
-                orders = self.orbit.orders(coset, block.first + start, stop - start)
+                one = range(coset, coset + 1)
+                (orders,) = self.orbit.orders(one, block.first + start, stop - start)
                 moved = self._transform(features[np.arange(len(orders))[:, None], orders])
-            self._add_products(total, still, moved)
+            else:
+                moved = still[..., self._first_moved :].copy()
+            self._add_products(total, still, np.conj(moved, out=moved))
 
     def _transforms(
         self, block: GroupBlock, start: int, stop: int, sums: OuterSums
@@ -522,11 +517,7 @@ class OuterPass(PermutedPass[OuterSums]):
         for at in _slices(count, self._batch_groups):
             of = slice((start + at.start) * b, (start + at.stop) * b)
             features, norms[at] = self._features([x[of] for x in block.values], sums)
-            found, out = self._transform(features), transforms[:, at.start * rows : at.stop * rows]
-            # Those that never move are conjugate, where they are multiplied as such.
-            first = self._first_moved if self._are_apart else 0
-            np.conj(found[..., :first], out=out[..., :first])
-            out[..., first:] = found[..., first:]
+            transforms[:, at.start * rows : at.stop * rows] = self._transform(features)
             if self._n_kept:
                 kept[at] = features[..., self._first_moved :]
         sums.norms[:] += norms.sum(axis=0)
@@ -558,15 +549,13 @@ class OuterPass(PermutedPass[OuterSums]):
         return transforms
 
     def _add_products(self, total: Transform, still: Transform, moved: Transform) -> None:
-        """Add products of (F, g, D) and (F, g, D_2), summed over groups, to those of a coset."""
+        """Add products of (F, g, D) and conjugate (F, g, D_2), summed over groups, of a coset."""
         first_moved = self._first_moved
         for crossing in self.layout.crossings:
             second = slice(crossing.second.start - first_moved, crossing.second.stop - first_moved)
             for at in _slices(still.shape[0], self._slab(crossing)):
                 for rows in _slices(still.shape[1], _BATCH_ROWS):
                     left = still[at, rows, crossing.first].swapaxes(1, 2)
-                    # conj(F f) F h is the transform of sum_i f(i) h(i + k).
-                    left = left if self._are_apart else left.conj()
                     # A product of matrices for each frequency, which sums over the groups.
                     crossing.of(total)[at] += left @ moved[at, rows, second]
 

@@ -35,12 +35,13 @@ from dhsic.nulls import (
     GammaDistribution,
     Spectral,
     check_no_overflow,
+    expanded,
 )
 from dhsic.statistics.features import Crossing
 from dhsic.statistics.moments import MomentsPass, MomentSums
 from dhsic.statistics.orbit import Orbit, Pair, PermutedPass, tile_error, transform_error
 from dhsic.statistics.replicate import Permuted, Statistic
-from dhsic.statistics.tiles import Matrix, Tile, product_of_centred
+from dhsic.statistics.tiles import Matrix, Tile
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -57,6 +58,7 @@ _CACHE_BYTES = 2**20  # of what strips of landmarks take
 _FEWEST = 16  # landmarks of a kernel in a strip
 _GROUPS_AT_ONCE = 8  # of a tile, where they are transformed one by one
 _PILOT_ROWS = 256
+_TERM_ROWS = 256  # whose terms are made at a time
 _SAFETY = 4.0
 _PROBES = 8
 _COPIES = 4  # of the functions of a statistic while their norms are found
@@ -204,16 +206,16 @@ class Tuples:
         prepared = sum(len(self.sides[k,]) * self.width(k) for k in self.roots)
         return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
 
-    def pilot(self, k: int, at: Indices) -> Tile:
+    def pilot(self, k: int, at: Indices | slice) -> Tile:
         """Pilots at some landmarks, shape (r, 1)."""
         return self.pilots[k][at, None].astype(self.dtype)
 
 
-def _values(kernel: Any, z: Matrix, x: Matrix) -> Vector:
+def _values(kernel: Any, z: Matrix, x: Matrix, dtype: DTypeLike = np.float64) -> Matrix:
     """Values (p, b) at landmarks and rows."""
-    rows, columns = kernel.rows(z, np.float64), kernel.columns(x, np.float64)
-    out = np.empty((len(rows), len(columns)))
-    kernel.tile(rows, columns, out, np.empty((kernel.work_tiles, *out.shape)))
+    rows, columns = kernel.rows(z, dtype), kernel.columns(x, dtype)
+    out = np.empty((len(rows), len(columns)), dtype)
+    kernel.tile(rows, columns, out, np.empty((kernel.work_tiles, *out.shape), dtype))
     return out
 
 
@@ -259,124 +261,6 @@ class Strip(NamedTuple):
 def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
     """Places of ascending numbers among others: all, or one after another."""
     return slice(None) if len(among) == len(wanted) else np.searchsorted(among, wanted)
-
-
-@dataclass(frozen=True)
-class TupleTiles:
-    """Kernels about their pilots at strips of landmarks that stay in the cache.
-
-    Parameters
-    ----------
-    tuples : Tuples
-        The statistics.
-    width : int
-        Real numbers that a landmark of a strip takes in the cache.
-    """
-
-    tuples: Tuples
-    width: int
-
-    @cached_property
-    def cuts(self) -> list[int]:
-        """Where strips begin and the last one ends, among all landmarks."""
-        t = self.tuples
-        size = max(1, _CACHE_BYTES // (t.dtype.itemsize * self.width))
-        total, p = sum(len(t.sides[k,]) for k in t.roots), len(t.landmarks[0])
-        count = min(max(1, total // (_FEWEST * len(t.roots))), -(-total // size))
-        return [p * i // count for i in range(count + 1)]
-
-    @cached_property
-    def strips(self) -> list[Strip]:
-        """Strips of all landmarks."""
-        return [Strip.of(self.tuples, *both) for both in pairwise(self.cuts)]
-
-    def _most(self, lists: Iterable[Indices]) -> int:
-        """How many of some landmarks a strip has at most; quicker than strips are."""
-        widest = max(stop - start for start, stop in pairwise(self.cuts))
-        return sum(min(len(at), widest) for at in lists)
-
-    @cached_property
-    def most_sides(self) -> int:
-        """Values of all sides at a strip."""
-        return self._most(self.tuples.sides.values())
-
-    @cached_property
-    def most_terms(self) -> int:
-        """Values of all statistics at a strip."""
-        return self._most(self.tuples.kept)
-
-    @cached_property
-    def _tile_sizes(self) -> tuple[int, int, int]:
-        """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
-        t = self.tuples
-        lists = [t.sides[k,] for k in t.roots]
-        widest = max(self._most([at]) for at in lists)
-        return self._most(lists), widest, max(t.kernels[k].work_tiles for k in t.roots)
-
-    @cached_property
-    def row_bytes(self) -> int:
-        """Bytes a row of all sides, of what they are made of, and of prepared rows."""
-        t, (_, widest, work) = self.tuples, self._tile_sizes
-        # Products are made of copies of their factors.
-        factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
-        entries = self.most_sides + (1 + work) * widest + factors
-        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.roots)))
-
-    def of(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, SideTiles]]:
-        """Kernels about their pilots at every strip, (r, rows) each, as sides of their own.
-
-        The next strip overwrites them: fresh memory for every tile costs a tenth of the time where
-        the allocator hands it back to the system, as it is told to on Dask's workers.
-        """
-        t, (most, widest, scratch) = self.tuples, self._tile_sizes
-        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.roots}
-        made = np.empty((most, len(values[0])), t.dtype)
-        worked = np.empty((scratch, widest, len(values[0])), t.dtype)
-        for strip in self.strips:
-            tiles: SideTiles = {}
-            places = consecutive(map(len, strip.points.values()))
-            for (k, points), place in zip(strip.points.items(), places, strict=True):
-                tiles[k,], kernel = made[place], t.kernels[k]
-                work = worked[: kernel.work_tiles, : len(points)]
-                kernel.tile(points, columns[k], tiles[k,], work)
-            # Powers are taken of the values themselves, before their pilots are taken off.
-            for power in t.shared.powers:
-                if (power.k,) in t.sides:
-                    rows = strip.rows[(power.k,), power.source]
-                    tiles[power.k,] = power.of(tiles[power.source,][rows])
-            for side, tile in tiles.items():
-                # What is left about the pilots is small, so that sums of its products keep their
-                # digits.
-                tile -= t.pilot(side[0], strip.numbers[side])
-            yield strip, tiles
-
-    def factors(self, strip: Strip, tiles: SideTiles) -> dict[Side, list[Tile]]:
-        """The factors (r, rows) of every side that is a product of several kernels."""
-        t, found = self.tuples, dict[Side, list[Tile]]()
-        for side, at in strip.numbers.items():
-            if len(side) > 1:
-                found[side] = [tiles[k,][strip.rows[side, k]] for k in side]
-                if t.form == "joint":
-                    # With their pilots added the tiles are the kernels as they are.
-                    pairs = zip(side, found[side], strict=True)
-                    found[side] = [values + t.pilot(k, at) for k, values in pairs]
-        return found
-
-    def product(self, side: Side, strip: Strip, factors: list[Tile], orders: Orders) -> Tile:
-        """A side of several kernels, from its factors with rows in the orders of their variables.
-
-        It is their product less that of their pilots, or the product of kernels about their pilots.
-        """
-        t = self.tuples
-        moved = [
-            _permuted(values, orders.get(t.variables[k]))
-            for k, values in zip(side, factors, strict=True)
-        ]
-        product: Tile = math.prod(moved[1:], start=moved[0])
-        if t.form == "joint":
-            # Less the product of the pilots, so that the side is small.
-            product -= math.prod(t.pilot(k, strip.numbers[side]) for k in side)
-        return product
 
 
 def _permuted(values: Tile, orders: Indices | None) -> Tile:
@@ -440,11 +324,6 @@ class TuplePass(PermutedPass[TupleSums]):
         return _GROUPS_AT_ONCE if self.orbit.shifted else max(1, TILE_ROWS // self.groups.size)
 
     @cached_property
-    def tiles(self) -> TupleTiles:
-        """Tiles of some groups, whose transforms stay in the cache."""
-        return TupleTiles(self.tuples, 2 * self.frequencies or self.together * self.groups.size)
-
-    @cached_property
     def moved(self) -> tuple[int, ...]:
         """Variables that cosets permute."""
         moved = {pair.right for pair in self.tuples.pairs}
@@ -469,12 +348,12 @@ class TuplePass(PermutedPass[TupleSums]):
         """Cost of a block of so many rows."""
         t, cosets, size = self.tuples, len(self.cosets), self.tuples.dtype.itemsize
         tile_rows = min(rows, self.together * self.groups.size)
-        sides, terms = self.tiles.most_sides, self.tiles.most_terms
+        sides, terms = self._most_sides, self._most_terms
         if self.orbit.shifted:
             work = size * 2 * self.frequencies * (2 * sides + (cosets + 1) * terms)
         else:
             work = size * tile_rows * (sides + 2 * terms)
-        work += tile_rows * (self.tiles.row_bytes + 8 * (cosets + 2) * len(self.moved))
+        work += tile_rows * (self._row_bytes + 8 * (cosets + 2) * len(self.moved))
         return Footprint(payload=t.nbytes, scratch=work, state=self.state_bytes)
 
     def chunk(self, block: GroupBlock) -> TupleSums:
@@ -487,28 +366,132 @@ class TuplePass(PermutedPass[TupleSums]):
             stop = min(start + self.together, block.n_groups)
             # The orders of groups by variable, for every coset; none where it is the identity.
             first, count = block.first + start, stop - start
+            drawn = {m: self.orbit.orders(self.cosets, first, count, m) for m in self.moved}
             orders = [
-                {m: self.orbit.orders(coset, first, count, m) for m in self.moved if coset}
-                for coset in self.cosets
+                {m: some[r] for m, some in drawn.items() if coset}
+                for r, coset in enumerate(self.cosets)
             ]
-            for strip, tiles in self.tiles.of([x[start * b : stop * b] for x in block.values]):
+            for strip, tiles in self.tiles([x[start * b : stop * b] for x in block.values]):
                 self._add(sums, strip, tiles, orders)
         if block.n_left:
-            for strip, tiles in self.tiles.of([x[block.n_groups * b :] for x in block.values]):
+            for strip, tiles in self.tiles([x[block.n_groups * b :] for x in block.values]):
                 self._add(sums, strip, tiles, None)
         return sums
+
+    @cached_property
+    def _cuts(self) -> list[int]:
+        """Where strips begin and the last one ends, among all landmarks."""
+        # Transforms of some groups stay in the cache, or products of their rows.
+        t, width = self.tuples, 2 * self.frequencies or self.together * self.groups.size
+        size = max(1, _CACHE_BYTES // (t.dtype.itemsize * width))
+        total, p = sum(len(t.sides[k,]) for k in t.roots), len(t.landmarks[0])
+        count = min(max(1, total // (_FEWEST * len(t.roots))), -(-total // size))
+        return [p * i // count for i in range(count + 1)]
+
+    @cached_property
+    def _strips(self) -> list[Strip]:
+        """Strips of all landmarks."""
+        return [Strip.of(self.tuples, *both) for both in pairwise(self._cuts)]
+
+    def _most(self, lists: Iterable[Indices]) -> int:
+        """How many of some landmarks a strip has at most; quicker than strips are."""
+        widest = max(stop - start for start, stop in pairwise(self._cuts))
+        return sum(min(len(at), widest) for at in lists)
+
+    @cached_property
+    def _most_sides(self) -> int:
+        """Values of all sides at a strip."""
+        return self._most(self.tuples.sides.values())
+
+    @cached_property
+    def _most_terms(self) -> int:
+        """Values of all statistics at a strip."""
+        return self._most(self.tuples.kept)
+
+    @cached_property
+    def _tile_sizes(self) -> tuple[int, int, int]:
+        """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
+        t = self.tuples
+        lists = [t.sides[k,] for k in t.roots]
+        widest = max(self._most([at]) for at in lists)
+        return self._most(lists), widest, max(t.kernels[k].work_tiles for k in t.roots)
+
+    @cached_property
+    def _row_bytes(self) -> int:
+        """Bytes a row of all sides, of what they are made of, and of prepared rows."""
+        t, (_, widest, work) = self.tuples, self._tile_sizes
+        # Products are made of copies of their factors.
+        factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
+        entries = self._most_sides + (1 + work) * widest + factors
+        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.roots)))
+
+    def tiles(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, SideTiles]]:
+        """Kernels about their pilots at every strip, (r, rows) each, as sides of their own.
+
+        The next strip overwrites them: fresh memory for every tile costs a tenth of the time where
+        the allocator hands it back to the system, as it is told to on Dask's workers.
+        """
+        t, (most, widest, scratch) = self.tuples, self._tile_sizes
+        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.roots}
+        made = np.empty((most, len(values[0])), t.dtype)
+        worked = np.empty((scratch, widest, len(values[0])), t.dtype)
+        for strip in self._strips:
+            tiles: SideTiles = {}
+            places = consecutive(map(len, strip.points.values()))
+            for (k, points), place in zip(strip.points.items(), places, strict=True):
+                tiles[k,], kernel = made[place], t.kernels[k]
+                work = worked[: kernel.work_tiles, : len(points)]
+                kernel.tile(points, columns[k], tiles[k,], work)
+            # Powers are taken of the values themselves, before their pilots are taken off.
+            for power in t.shared.powers:
+                if (power.k,) in t.sides:
+                    rows = strip.rows[(power.k,), power.source]
+                    tiles[power.k,] = power.of(tiles[power.source,][rows])
+            for side, tile in tiles.items():
+                # What is left about the pilots is small, so that sums of its products keep their
+                # digits.
+                tile -= t.pilot(side[0], strip.numbers[side])
+            yield strip, tiles
+
+    def _factors(self, strip: Strip, tiles: SideTiles) -> dict[Side, list[Tile]]:
+        """The factors (r, rows) of every side that is a product of several kernels."""
+        t, found = self.tuples, dict[Side, list[Tile]]()
+        for side, at in strip.numbers.items():
+            if len(side) > 1:
+                found[side] = [tiles[k,][strip.rows[side, k]] for k in side]
+                if t.form == "joint":
+                    # With their pilots added the tiles are the kernels as they are.
+                    pairs = zip(side, found[side], strict=True)
+                    found[side] = [values + t.pilot(k, at) for k, values in pairs]
+        return found
+
+    def _product(self, side: Side, strip: Strip, factors: list[Tile], orders: Orders) -> Tile:
+        """A side of several kernels, from its factors with rows in the orders of their variables.
+
+        It is their product less that of their pilots, or the product of kernels about their pilots.
+        """
+        t = self.tuples
+        moved = [
+            _permuted(values, orders.get(t.variables[k]))
+            for k, values in zip(side, factors, strict=True)
+        ]
+        product: Tile = math.prod(moved[1:], start=moved[0])
+        if t.form == "joint":
+            # Less the product of the pilots, so that the side is small.
+            product -= math.prod(t.pilot(k, strip.numbers[side]) for k in side)
+        return product
 
     def _add(
         self, sums: TupleSums, strip: Strip, tiles: SideTiles, orders: list[Orders] | None
     ) -> None:
         """Add some whole groups, or rows that no permutation moves, at a strip of landmarks."""
-        t, factors = self.tuples, self.tiles.factors(strip, tiles)
+        t, factors = self.tuples, self._factors(strip, tiles)
         sides = tiles | {
-            side: self.tiles.product(side, strip, some, {}) for side, some in factors.items()
+            side: self._product(side, strip, some, {}) for side, some in factors.items()
         }
         count = 1 if orders is None else next(iter(sides.values())).shape[1] // self.groups.size
         norms = {
-            side: _squared_row_norms(x.reshape(len(x), count, x.shape[1] // count))
+            side: _sums_of_products(*[x.reshape(len(x), count, -1)] * 2)
             for side, x in sides.items()
         }
         squares = {side: x.sum(axis=1) for side, x in norms.items()}
@@ -529,7 +512,7 @@ class TuplePass(PermutedPass[TupleSums]):
         for r, moved in enumerate(orders):
             # Products of several variables are others in every coset that moves some of them.
             made = {
-                side: self.tiles.product(side, strip, some, moved)
+                side: self._product(side, strip, some, moved)
                 for side, some in factors.items()
                 if moved and t.form == "joint"
             }
@@ -601,24 +584,15 @@ class TuplePass(PermutedPass[TupleSums]):
 
 
 def _sums_of_products(left: Tile, right: Tile) -> Tile:
-    """Sums over rows of the products of two tiles, shape (r,), in double precision.
+    """Sums over rows, the last axis, of the products of two tiles, in double precision.
 
     Short sums of float32 keep their digits, and are many times quicker than a conversion.
     """
-    sums = np.zeros(len(left))
-    if sums.dtype == left.dtype:
-        return np.vecdot(left, right, out=sums)
-    for start in range(0, left.shape[1], TILE_ROWS):
-        at = slice(start, start + TILE_ROWS)
-        sums += np.vecdot(left[:, at], right[:, at])
+    sums = np.zeros(left.shape[:-1])
+    for start in range(0, left.shape[-1], TILE_ROWS):
+        at = np.s_[..., start : start + TILE_ROWS]
+        sums += np.vecdot(left[at], right[at])
     return sums
-
-
-def _squared_row_norms(values: Tile) -> Vector:
-    """Sums over the last axis of the squares."""
-    values = np.ascontiguousarray(values)
-    norms: Vector = np.vecdot(values, values).astype(np.float64, copy=False)
-    return norms
 
 
 class PointMoments(NamedTuple):
@@ -760,20 +734,10 @@ class Terms:
 
     tuples: Tuples
 
-    @cached_property
-    def tiles(self) -> TupleTiles:
-        """Tiles of some rows."""
-        return TupleTiles(self.tuples, TILE_ROWS)
-
     @property
     def n_features(self) -> int:
         """Terms of all statistics."""
         return self.tuples.n_values
-
-    @property
-    def n_products(self) -> int:
-        """Products of all terms of a statistic with each other."""
-        return int(self.crossings[-1].at.stop)
 
     @cached_property
     def crossings(self) -> tuple[Crossing, ...]:
@@ -787,27 +751,32 @@ class Terms:
         return self.tuples.nbytes
 
     def scratch(self, rows: int) -> int:
-        """Bytes of the tiles of so many rows and of the terms of a strip."""
-        return rows * (
-            self.tiles.row_bytes + 2 * self.tiles.most_terms * self.tuples.dtype.itemsize
-        )
+        """Bytes of the kernels of some of the rows, of what is made of them, and of the rows."""
+        t = self.tuples
+        tiles = sum(1 + kernel.work_tiles for kernel in t.kernels) * len(t.landmarks[0])
+        made = tiles + (len(t.pairs[0].left) + 5) * max(t.sizes)
+        return 8 * min(rows, _TERM_ROWS) * (made + 3 * sum(map(t.width, range(len(t.kernels)))))
 
     def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
         """All terms of rows, shape (b, Q)."""
-        t = self.tuples
+        t, every = self.tuples, slice(None)
+        each = list(zip(t.kernels, t.landmarks, t.variables, strict=True))
         # Products of float32 would leave the covariance indefinite once it is whitened.
         terms = np.empty((t.n_values, len(values[0])), dtype)
-        for strip, tiles in self.tiles.of(values):
-            for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
-                # A strip may hold no landmark that this statistic keeps.
-                if at.start == at.stop:
-                    continue
-                centred, means = [], []
-                for k in (*left, right):
-                    centred.append(tiles[k,][rows[k,]].copy())
-                    means.append(t.pilot(k, strip.numbers[k,][rows[k,]]))
+        # Of so few rows that the cache holds the kernels.
+        for start in range(0, len(values[0]), _TERM_ROWS):
+            on = slice(start, start + _TERM_ROWS)
+            tiles = [_values(k, z, values[m][on], t.dtype) for k, z, m in each]
+            about = [tile - t.pilot(k, every) for k, tile in enumerate(tiles)]
+            for pair, kept, at in zip(t.pairs, t.kept, t.places, strict=True):
+                of = (*pair.left, pair.right)
                 # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-                terms[at] = product_of_centred(centred, means) if left else centred[0]
+                first, *others = some = [about[k][kept] for k in of]
+                terms[at, on] = (
+                    math.prod(others, start=first)
+                    if len(of) < 3
+                    else expanded(some, [t.pilot(k, kept) for k in of])[0]
+                )
         return terms.T
 
 
