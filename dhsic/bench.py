@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -35,7 +34,7 @@ from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
 from dhsic.engine.inventory import describe_sources
 from dhsic.engine.runtime import Runtime, forget_peak, peak_bytes
-from dhsic.engine.units import format_bytes, format_count
+from dhsic.engine.units import format_count
 from dhsic.errors import ClusterError, DataError, InvalidArgumentError, needing
 from dhsic.estimators import ESTIMATORS
 from dhsic.io.open import open_variables
@@ -61,8 +60,10 @@ SETTINGS = (
     "precision",
 )
 _WORDS = ("scheduler", "precision")
-_BYTES = ("bytes_read", "peak_bytes", "planned_bytes")
-_SECONDS = ("seconds", "pass_seconds", "task_seconds", "processor_seconds")
+_MEASURED = (
+    *("seconds", "pass_seconds", "task_seconds", "processor_seconds"),
+    *("bytes_read", "peak_bytes", "planned_bytes", "p_value"),
+)
 _QUANTITIES = {
     "speedup": "speed-up",
     "efficiency": "efficiency",
@@ -70,7 +71,6 @@ _QUANTITIES = {
     "processor_seconds": "processor time (s)",
     "peak_bytes": "peak memory of a process (MiB)",
 }
-_LABELS = {"n_resamples": "replicates", "chunk_rows": "rows of a chunk"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,11 +99,6 @@ class ScalingStudy(Result):
     """
 
     _tabular: ClassVar[bool] = True
-    _shown: ClassVar[tuple[str, ...]] = (
-        *("seconds", "speedup", "efficiency", "relative", "pass_seconds", "processor_seconds"),
-        *("bytes_read", "peak_bytes", "planned_bytes", "p_value"),
-    )
-
     runs: tuple[Row, ...]
 
     @property
@@ -125,8 +120,7 @@ class ScalingStudy(Result):
 
     @cached_property
     def _settings(self) -> list[Row]:
-        pd = _pandas()
-        runs = pd.DataFrame.from_records(self.runs)
+        runs = _pandas().DataFrame.from_records(self.runs)
         runs["setting"] = runs.groupby(list(SETTINGS), dropna=False, sort=False).ngroup()
         how = {name: "median" if "seconds" in name else "first" for name in runs}
         # A budget must hold in every run: the median of peaks would hide the one that breaks it.
@@ -191,11 +185,10 @@ class ScalingStudy(Result):
         if setting in _WORDS:
             msg = f"along must be a setting that is a number, got {setting!r}: see 'relative'"
             raise InvalidArgumentError(msg)
-        lines = self._lines(setting, quantity)
+        # Least squares of logarithms: a slope of 1 is time in proportion to the setting.
         return {
-            # Least squares of logarithms: a slope of 1 is time in proportion to the setting.
             label: float(np.polyfit(np.log(x), np.log(y), 1)[0])
-            for label, (x, y) in lines.items()
+            for label, (x, y) in self._lines(setting, quantity).items()
             if len(x) > 1
         }
 
@@ -229,15 +222,12 @@ class ScalingStudy(Result):
             matplotlib is not installed.
         """
         setting = self._along(along)
-        if quantity is not None:
-            return self._drawn(ax, setting, quantity)
-        if setting == "workers":
-            return self._drawn(ax, setting, "efficiency" if self.weak else "speedup")
-        if ax is not None or all(run["peak_bytes"] is None for run in self.runs):
-            return self._drawn(ax, setting, "seconds")
-        first, second = plots.axes_beside((4.8, 4.8), 3.8)
-        self._drawn(second, setting, "peak_bytes")
-        return self._drawn(first, setting, "seconds")
+        if quantity is None and setting == "workers":
+            quantity = "efficiency" if self.weak else "speedup"
+        elif quantity is None and ax is None and any(run["peak_bytes"] for run in self.runs):
+            ax, beside = plots.axes_beside((4.8, 4.8), 3.8)
+            self._drawn(beside, setting, "peak_bytes")
+        return self._drawn(ax, setting, quantity or "seconds")
 
     def _drawn(self, ax: Axes | None, setting: str, quantity: str) -> Axes:
         # Twice the workers halve the time at best: speed-up along a slope of 1, efficiency along
@@ -245,7 +235,7 @@ class ScalingStudy(Result):
         ideal = {"speedup": 1.0, "efficiency": 0.0}.get(quantity)
         return plots.scaling(
             self._lines(setting, quantity),
-            xlabel=_LABELS.get(setting, setting),
+            xlabel=setting.replace("_", " "),
             ylabel=_QUANTITIES[quantity],
             ideal=ideal,
             logarithmic=ideal is None,
@@ -273,10 +263,9 @@ class ScalingStudy(Result):
         if setting not in _WORDS:
             rows.sort(key=lambda row: row[setting])
         for row in rows:
-            label = ", ".join(in_words(name, row[name]) for name in others)
-            x, y = lines.setdefault(label, ([], []))
+            x, y = lines.setdefault(_in_words({name: row[name] for name in others}), ([], []))
             x.append(row[setting])
-            y.append(row[quantity] / 2**20 if quantity in _BYTES else row[quantity])
+            y.append(row[quantity] / 2**20 if quantity == "peak_bytes" else row[quantity])
         if not lines:
             msg = f"quantity {quantity!r} was not measured along {setting!r}: take 'seconds'"
             raise InvalidArgumentError(msg)
@@ -290,10 +279,9 @@ class ScalingStudy(Result):
         path : path
             The file.
         """
-        # As objects: whole numbers beside an absent one would become floats.
-        frame = _pandas().DataFrame(list(self.runs), dtype=object)
-        # One file at a time, so that an interrupted write leaves the former one.
-        write_whole(Path(path), frame.to_csv(index=False))
+        # One file at a time, so that an interrupted write leaves the former one. As objects: whole
+        # numbers beside an absent one would become floats.
+        write_whole(Path(path), _pandas().DataFrame(self.runs, dtype=object).to_csv(index=False))
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> ScalingStudy:
@@ -313,38 +301,36 @@ class ScalingStudy(Result):
         DataError
             There is no such file, or it contains something else.
         """
+        read = _pandas().read_csv
         try:
-            with Path(path).open(newline="") as file:
-                rows = [{k: _read(v) for k, v in row.items()} for row in csv.DictReader(file)]
-        except (OSError, ValueError, TypeError, csv.Error) as error:
+            table = read(path, engine="pyarrow", dtype_backend="pyarrow")
+        except (OSError, ValueError) as error:
             msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
             raise DataError(msg) from error
         # Columns of passes differ from study to study, and are not asked for.
-        needed = {*SETTINGS, *_SECONDS, *_BYTES, "p_value", "repeat", "study"}
-        if absent := ", ".join(sorted(needed - set(rows[0] if rows else ()))):
+        needed = {*SETTINGS, *_MEASURED, "repeat", "study"}
+        if absent := ", ".join(sorted(needed - set(table))):
             msg = (
                 f"{os.fspath(path)!r} is no CSV file of a scaling study, it lacks {absent}: give "
                 "another path"
             )
             raise DataError(msg)
-        return cls(tuple(rows))
+        return cls(tuple(table.astype(object).where(table.notna(), None).to_dict("records")))
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         settings = format_count(len(self._settings), "setting")
         turns = len({run["repeat"] for run in self.runs})
-        varied = ", ".join(map(_label, self.varied))
         return [
-            ("varied", varied or "nothing"),
+            ("varied", ", ".join(self.varied) or "nothing"),
             ("runs", f"{len(self.runs):,} of {settings}, {format_count(turns, 'turn')} each"),
             ("study", str(self.runs[0]["study"]) if self.runs else ""),
         ]
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts: settings that vary, and what was measured of each."""
-        names = (*self.varied, *self._shown)
-        rows = self._settings[:most]
-        return texts_of([{_label(k): _cell_text(k, row[k]) for k in names} for row in rows])
+        gains = ("speedup", "efficiency", "relative")
+        return texts_of(self._settings[:most], (*self.varied, *gains, *_MEASURED))
 
     def _pictures(self) -> Pictures:
         # One setting alone makes no line.
@@ -357,24 +343,10 @@ def _pandas() -> Any:
     return pd
 
 
-def _read(text: str) -> Any:
-    for number in (int, float):
-        with suppress(ValueError):
-            return number(text)
-    return text or None
-
-
-def in_words(name: str, value: Any) -> str:
-    """A setting with its value, as "rows 1,000"."""
-    return f"{_label(name)} {_cell_text(name, value)}"
-
-
-def _label(name: str) -> str:
-    return _LABELS.get(name, name.replace("_", " "))
-
-
-def _cell_text(name: str, value: Any) -> str:
-    return format_bytes(value) if name in _BYTES and value is not None else as_text(value)
+def _in_words(setting: Mapping[str, Any]) -> str:
+    """Settings with their values, as "rows 1,000"."""
+    words = (f"{name.replace('_', ' ')} {as_text(value)}" for name, value in setting.items())
+    return ", ".join(words)
 
 
 _MEMORY = "2GiB"
@@ -485,27 +457,34 @@ def scaling_study(
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
         data = _Data(variables, tests.pop("names", None), Path(scratch))
-        places = _Places(client, tests.get("memory", _MEMORY), stack)
+        place = _place(client, tests.get("memory", _MEMORY), stack)
+        # Memory is not planned here: a runtime of one byte says how many workers and threads there
+        # are.
+        here = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
+        workers, described = here.threads, "on this machine"
+        if client is not None:
+            # As far as two studies can be told apart by it.
+            workers = here.workers
+            described = f"on a client of workers with {here.worker_threads} threads"
         # Threads take no time to start, and processes are what more workers are.
         usual = "threads" if client is None and "workers" not in vary else "processes"
-        settings = _settings(values, weak, data.rows, places.workers)
+        settings = _settings(values, weak, data.rows, workers)
         turns = _turns([{"scheduler": usual, **setting} for setting in settings], repeats, client)
         varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
         fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
-        study = "; ".join([data.described(places.runtime), places.described, varied, *fixed])
+        study = "; ".join([data.described(here), described, varied, *fixed])
         # The file may be of an earlier call that was interrupted.
         runs = _kept(csv, study)
         for number, turn in enumerate(turns, 1):
             if any(_matches(run, turn) for run in runs):
                 continue
-            run = _run(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
+            run = _run(place(turn["scheduler"], turn["workers"]), data, turn, tests)
             runs.append({**run, "study": study})
             # After every run, so that an interrupted study goes on from here.
             if csv is not None:
                 ScalingStudy(tuple(runs)).to_csv(csv)
             if progress is not None:
-                said = ", ".join(in_words(name, value) for name, value in turn.items())
-                progress(f"run {number} of {len(turns)}: {said}: {run['seconds']:.3g} s")
+                progress(f"run {number} of {len(turns)}: {_in_words(turn)}: {run['seconds']:.3g} s")
     # The file may hold runs that this call did not ask for.
     return ScalingStudy(tuple(next(r for r in runs if _matches(r, turn)) for turn in turns))
 
@@ -685,24 +664,6 @@ def _turns(settings: Sequence[Row], repeats: int, client: Any) -> list[Row]:
 # --- data
 
 
-@dataclass(frozen=True)
-class FirstRows(Variable):
-    """The first rows of a stored array; none is copied.
-
-    Parameters
-    ----------
-    rows : int
-        How many; the other parameters are those of `Variable`.
-    """
-
-    rows: int = 0
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.rows, super().shape[1]
-
-
 class _Data:
     """Variables that are cut to so many rows, or made of so many, which are stored once."""
 
@@ -762,13 +723,12 @@ def _name_of_function(function: Any) -> str:
 
 
 def _first(source: Variable, rows: int) -> Variable:
-    if rows == source.shape[0]:
-        return source
-    if source.is_stored:
-        # The fields of the source, of which `FirstRows` reports fewer rows.
-        given = {field.name: getattr(source, field.name) for field in fields(source)}
-        return FirstRows(**given, rows=rows)
-    return replace(source, array=source.array[:rows])
+    """The first rows; none that is stored is copied."""
+    return (
+        replace(source, rows=rows)
+        if source.is_stored
+        else replace(source, array=source.array[:rows])
+    )
 
 
 def _chunked(source: Variable, chunk_rows: int | None, place: Path) -> Variable:
@@ -800,42 +760,26 @@ def _chunked(source: Variable, chunk_rows: int | None, place: Path) -> Variable:
 # --- places
 
 
-class _Places:
-    """Threads, local clusters that are started as they are needed, or the client of a user."""
+def _place(client: Any, memory: int | str, stack: ExitStack) -> Callable[[str, int], Any]:
+    """What gives a client of so many workers by a scheduler; None for threads."""
 
-    def __init__(self, client: Any, memory: int | str, stack: ExitStack) -> None:
-        self._client, self._memory, self._stack = client, memory, stack
-        # Memory is not planned here: a runtime of one byte says how many workers and threads there
-        # are.
-        self.runtime = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
-        self.workers = self.runtime.threads if client is None else self.runtime.workers
-        # Local ones stay until the end, so that runs can take turns; idle workers take no
-        # processor time.
-        self._local: dict[int, Any] = {}
+    # Local ones stay until the end, so that runs can take turns; idle workers take no processor
+    # time.
+    @cache
+    def local(workers: int) -> Any:
+        from dhsic.cluster import local_cluster
 
-    @property
-    def described(self) -> str:
-        """Where runs take place, as far as two studies can be told apart by it."""
-        if self._client is None:
-            return "on this machine"
-        return f"on a client of workers with {self.runtime.worker_threads} threads"
+        return stack.enter_context(local_cluster(workers, memory))
 
-    def at(self, scheduler: str, workers: int) -> Any:
-        """A client of so many workers; None for threads."""
+    def at(scheduler: str, workers: int) -> Any:
         if scheduler == "threads":
             return None
-        if self._client is not None:
-            client = _scaled(self._client, workers)
-        elif workers in self._local:
-            return self._local[workers]
-        else:
-            from dhsic.cluster import local_cluster
-
-            client = self._stack.enter_context(local_cluster(workers, self._memory))
-            self._local[workers] = client
+        chosen = local(workers) if client is None else _scaled(client, workers)
         # What is imported takes no time of the first run then.
-        client.run(_import_for_tasks)
-        return client
+        chosen.run(_import_for_tasks)
+        return chosen
+
+    return at
 
 
 def _scaled(client: Any, workers: int) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dhsic._removed import no_attribute
 from dhsic._text import printable
 from dhsic._validation import check_integer, check_level, check_number, shown
-from dhsic.errors import DataError, InvalidArgumentError, needing
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError, needing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -187,23 +187,28 @@ def rounded(number: float) -> str:
     return f"{number:.3g}"
 
 
-def finite_vector(name: str, values: ArrayLike, length: int | None = None) -> Vector:
-    """Finite numbers, shape (k,), as many as are expected.
+def finite_numbers(
+    name: str, values: Any, *shape: int | None, error: type[DhsicError] = InvalidArgumentError
+) -> Vector:
+    """Finite real numbers of a shape, in which None stands for any length but 0.
 
     Raises
     ------
     InvalidArgumentError
-        They are not.
+        They are no real numbers.
+    DhsicError
+        They are of another shape, or not finite; of the class that is given.
     """
-    vector = numbers_of(name, values)
-    if vector.ndim != 1 or not len(vector) or length not in (None, len(vector)):
-        wanted = "a number or more" if length is None else f"{length} numbers"
-        msg = f"{name} must be {wanted} in one dimension, got shape {vector.shape}"
-        raise InvalidArgumentError(msg)
-    if not np.isfinite(vector).all():
+    array = numbers_of(name, values)
+    known = [length or got for length, got in zip(shape, array.shape, strict=False)]
+    if not array.size or (*known,) != array.shape or len(known) != len(shape):
+        wanted = ", ".join("any" if length is None else str(length) for length in shape)
+        msg = f"{name} must be numbers of shape ({wanted}), got shape {array.shape}: reshape them"
+        raise error(msg)
+    if not np.isfinite(array).all():
         msg = f"{name} must be finite, got NaN or infinity: drop such entries"
-        raise InvalidArgumentError(msg)
-    return vector
+        raise error(msg)
+    return array
 
 
 def numbers_of(name: str, values: Any) -> Vector:
@@ -228,14 +233,9 @@ def numbers_of(name: str, values: Any) -> Vector:
         raise InvalidArgumentError(msg) from error
 
 
-def check_pvalues(pvalues: Vector) -> Vector:
-    """P-values from 0 to 1.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Some are not.
-    """
+def _pvalues(values: ArrayLike, count: int | None = None) -> Vector:
+    """P-values from 0 to 1, as many as are expected."""
+    pvalues = finite_numbers("pvalues", values, count)
     if pvalues.min() < 0.0 or pvalues.max() > 1.0:
         ends = f"{pvalues.min():.3g} to {pvalues.max():.3g}"
         msg = f"pvalues must be from 0 to 1, got {ends}: give p-values, not statistics"
@@ -261,7 +261,7 @@ def names_or_numbered(names: Sequence[str] | None, count: int) -> list[str]:
     return [str(name) for name in given]
 
 
-def spread_rows(name: str, data: Any, n: int | None = None, *, most: int) -> Vector:
+def _spread_rows(name: str, data: Any, most: int, columns: int = 1, n: int | None = None) -> Vector:
     """Rows of data at equal distances, at most so many, as a finite (k, d) array in memory.
 
     Parameters
@@ -270,36 +270,25 @@ def spread_rows(name: str, data: Any, n: int | None = None, *, most: int) -> Vec
         Name of the data in errors.
     data : array-like, shape (n,) or (n, d)
         NumPy, Dask or what else has rows to slice.
+    most, columns : int
+        Rows and columns at most.
     n : int, optional
         Rows that the data must have.
-    most : int
-        Rows at most.
-
-    Returns
-    -------
-    ndarray, shape (k, d)
-
-    Raises
-    ------
-    DataError
-        They are of another shape, or not finite.
-    InvalidArgumentError
-        They are not real numbers.
     """
     array = data if hasattr(data, "shape") and hasattr(data, "__getitem__") else np.asarray(data)
-    shape = tuple(array.shape)
-    if len(shape) not in (1, 2) or not shape[0] or n not in (None, shape[0]):
+    shape = (*array.shape, 1)[:2]
+    if array.ndim not in (1, 2) or not shape[0] or n not in (None, shape[0]):
         wanted = "n" if n is None else str(n)
-        msg = f"{name} must be of shape ({wanted},) or ({wanted}, d), got {shape}"
+        msg = f"{name} must be of shape ({wanted},) or ({wanted}, d), got {tuple(array.shape)}"
         raise DataError(msg)
-    # At equal distances and not the first ones, since rows may be sorted.
-    step = -(-shape[0] // most)
-    # Sliced before it becomes NumPy's: a stored array may not fit the memory.
-    rows = numbers_of(name, array[::step]).reshape(-1, *(shape[1:] or (1,)))
-    if not np.isfinite(rows).all():
-        msg = f"{name} must be finite, got NaN or infinity: drop such rows"
-        raise DataError(msg)
-    return rows
+    if shape[1] > columns:
+        what = "one column" if columns == 1 else "one or two columns"
+        msg = f"{name} must have {what} to be drawn, got {shape[1]}: choose such, as x[:, 0]"
+        raise InvalidArgumentError(msg)
+    # At equal distances and not the first ones, since rows may be sorted. Sliced before it becomes
+    # NumPy's: a stored array may not fit the memory.
+    rows = numbers_of(name, array[:: -(-shape[0] // most)])
+    return finite_numbers(name, rows.reshape(-1, shape[1]), None, shape[1], error=DataError)
 
 
 def null_distribution(
@@ -359,7 +348,7 @@ def null_distribution(
     >>> ax.get_ylabel()
     'replicates'
     """
-    level, sizes = check_level(alpha), finite_vector("values", values)
+    level, sizes = check_level(alpha), finite_numbers("values", values, None)
     axes = axes_of(ax, (6.4, 3.8))
     shown: dict[str, Any] = {"color": GREY, "edgecolor": "white", "linewidth": 0.5}
     axes.hist(sizes, _edges(sizes, statistic).tolist(), label=f"{null} null".strip(), **shown)
@@ -523,13 +512,13 @@ def ranking(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['tempo', 'timbre']
     """
-    sizes = finite_vector("values", values)
+    sizes = finite_numbers("values", values, None)
     labels = names_or_numbered(names, len(sizes))
     level, most = check_level(alpha), check_integer("most", most, minimum=1)
     # Without p-values nothing is rejected or not: all bars have one colour.
     chosen = np.ones(len(sizes), dtype=bool)
     if pvalues is not None:
-        chosen = check_pvalues(finite_vector("pvalues", pvalues, len(sizes))) <= level
+        chosen = _pvalues(pvalues, len(sizes)) <= level
     if threshold is not None:
         check_number("threshold", threshold, "a finite number", math.isfinite, "leave it out")
     order = np.argsort(-sizes, kind="stable")
@@ -607,7 +596,7 @@ def scaling(
         msg = "lines must hold one line or more, of a point or more: give {'name': (x, y)}"
         raise InvalidArgumentError(msg)
     measured = {
-        name: (list(x), finite_vector("what was measured", y, len(x)))
+        name: (list(x), finite_numbers("what was measured", y, len(x)))
         for name, (x, y) in lines.items()
     }
     words = any(isinstance(value, str) for x, _ in measured.values() for value in x)
@@ -768,14 +757,9 @@ def cluster_order(similarity: Vector) -> NDArray[np.intp]:
 
 
 def _square_matrix(name: str, values: Any, count: int | None = None, least: float = 0.0) -> Vector:
-    matrix = numbers_of(name, values)
-    if matrix.ndim != 2 or len(set(matrix.shape)) > 1 or count not in (None, len(matrix)):
-        wanted = "square" if count is None else f"{count} by {count}"
-        msg = f"{name} must be {wanted}, got shape {matrix.shape}"
-        raise InvalidArgumentError(msg)
-    finite_vector(name, matrix.ravel())
-    asymmetric = not np.allclose(matrix, matrix.T, rtol=1e-6, atol=1e-9)
-    if asymmetric or matrix.min() < least or matrix.max() > 1.0 + 1e-9:
+    matrix = finite_numbers(name, values, count, count)
+    symmetric = matrix.shape == matrix.T.shape and np.allclose(matrix, matrix.T, 1e-6, 1e-9)
+    if not symmetric or matrix.min() < least or matrix.max() > 1.0 + 1e-9:
         span = "from 0 to 1" if least == 0.0 else "at most 1"
         msg = f"{name} must be symmetric, {span}: give those of dhsic.dependence_matrix"
         raise InvalidArgumentError(msg)
@@ -843,11 +827,8 @@ def witness_function(
     >>> ax.get_xlabel()
     'x'
     """
-    rows = spread_rows("x", x, most=_MOST_ROWS)
+    rows = _spread_rows("x", x, _MOST_ROWS, columns=2)
     columns = rows.shape[1]
-    if columns > 2:
-        msg = f"a witness function is drawn over one or two columns, got {columns}"
-        raise InvalidArgumentError(msg)
     labels = [shortened(name, _AXIS_NAME) for name in names_or_numbered(names, columns)]
     # Rows far out would leave no room for the others.
     low, high = np.quantile(rows, [_TAIL, 1.0 - _TAIL], axis=0)
@@ -856,18 +837,14 @@ def witness_function(
         raise InvalidArgumentError(msg)
     grid = np.linspace(low, high, _LINE if columns == 1 else _GRID)
     points = np.stack(np.meshgrid(*grid.T), axis=-1).reshape(-1, columns)
-    values = finite_vector("values of the function", function(points), len(points))
+    values = finite_numbers("values of the function", function(points), len(points))
     inside = rows[((rows >= low) & (rows <= high)).all(axis=1)]
     axes = axes_of(ax, (6.0, 4.2))
     if columns == 1:
         axes.axhline(0.0, color="0.8", linewidth=0.8)
         axes.plot(grid[:, 0], values, color=BLUE, linewidth=2.0)
-        rug: dict[str, Any] = {
-            "color": "0.4",
-            "alpha": 0.5,
-            "transform": axes.get_xaxis_transform(),
-        }
-        axes.plot(inside[:, 0], np.full(len(inside), 0.02), "|", **rug)
+        rug = inside[:, 0], np.full(len(inside), 0.02)
+        axes.plot(*rug, "|", color="0.4", alpha=0.5, transform=axes.get_xaxis_transform())
         axes.spines[["top", "right"]].set_visible(False)
     else:
         # The scale is around 0, so that either sign has its colour.
@@ -950,10 +927,10 @@ def sensitivity_field(
     if not (isinstance(pair, Sequence | np.ndarray) and len(pair) == 2):
         msg = f"maps must be a pair of arrays, those of x and y, got {shown(maps)}: see `maps`"
         raise InvalidArgumentError(msg)
-    first = _plotted_column("x", x, None, most)
-    named = {"y": y, "the map of x": pair[0], "the map of y": pair[1]}
-    others = [_plotted_column(name, values, len(x), most) for name, values in named.items()]
-    points, gradients = np.column_stack([first, others[0]]), np.column_stack(others[1:])
+    named = {"x": x, "y": y, "the map of x": pair[0], "the map of y": pair[1]}
+    rows = (*np.shape(x), None)[0]
+    columns = [_spread_rows(name, one, most, n=rows) for name, one in named.items()]
+    points, gradients = np.hstack(columns[:2]), np.hstack(columns[2:])
     norms = np.linalg.norm(gradients, axis=1)
     axes = axes_of(ax, (6.0, 4.6))
     order = np.argsort(norms, kind="stable")  # the largest on top
@@ -966,16 +943,6 @@ def sensitivity_field(
     axes.set(xlabel=labels[0], ylabel=labels[1])
     axes.spines[["top", "right"]].set_visible(False)
     return axes
-
-
-def _plotted_column(name: str, data: Any, n: int | None, most: int) -> Vector:
-    rows = spread_rows(name, data, n, most=most)
-    if rows.shape[1] != 1:
-        msg = (
-            f"{name} must have one column to be drawn, got {rows.shape[1]}: choose one, as x[:, 0]"
-        )
-        raise InvalidArgumentError(msg)
-    return rows[:, 0]
 
 
 def _arrows(axes: Axes, points: Vector, gradients: Vector, most: int) -> None:
@@ -1042,12 +1009,7 @@ def causal_graph(
     axes.set(xlim=(-2.3, 2.3), ylim=(-1.4, 1.4))
     axes.axis("off")
     gap = _CIRCLE / 2.0 + 1.5
-    arrow: dict[str, Any] = {
-        "arrowstyle": "-|>",
-        "color": "0.25",
-        "lw": 1.5,
-        "mutation_scale": 14.0,
-    }
+    arrow = {"arrowstyle": "-|>", "color": "0.25", "lw": 1.5, "mutation_scale": 14.0}
     arrow |= {"shrinkA": gap, "shrinkB": gap}
     for child, causes in enumerate(edges):
         for cause in causes:
@@ -1111,7 +1073,7 @@ def dag_scores(
     ['x→y', 'y→x', 'no edge']
     """
     level, most = check_level(alpha), check_integer("most", most, minimum=1)
-    values = check_pvalues(finite_vector("pvalues", pvalues))
+    values = _pvalues(pvalues)
     if len(graphs) != len(values):
         msg = f"graphs must be {len(values)}, one a p-value, got {len(graphs)}"
         raise InvalidArgumentError(msg)

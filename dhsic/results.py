@@ -181,18 +181,6 @@ def _unranked(kernel: str) -> tuple[str, str]:
     return (ranked[1], ranked[2]) if ranked else ("", kernel)
 
 
-def time_text(seconds: float, passes: int, precision: str = "") -> str:
-    """How long it took.
-
-    Examples
-    --------
-    >>> time_text(1.5, 1, "float32"), time_text(0.25, 0)
-    ('1.50 s, 1 pass, float32', '0.25 s')
-    """
-    read = f"{passes:,} pass{'' if passes == 1 else 'es'}" if passes else ""
-    return ", ".join(filter(None, (f"{seconds:.2f} s", read, precision)))
-
-
 def scale_text(kernel: str, factor: float | None) -> str:
     """A kernel without its bandwidth, and its length beside that which was fitted.
 
@@ -532,27 +520,6 @@ class StoredArraySummary:
         return f"{count} of {self.name} absent, read as the fill value" if self.absent else ""
 
 
-def rows_text(
-    n: int,
-    dropped: int,
-    data: Sequence[StoredArraySummary] = (),
-    missing: Sequence[int] = (),
-) -> str:
-    """How many rows were used, how many were not or miss a value, and how many chunks were absent.
-
-    Examples
-    --------
-    >>> rows_text(1200, 34)
-    '1,200, and 34 with missing values left out'
-    >>> rows_text(1200, 0, missing=(200, 0))
-    '1,200, pairwise, with up to 200 missing in a variable'
-    """
-    rows = f"{n:,}, and {dropped:,} with missing values left out" if dropped else f"{n:,}"
-    if missing:
-        rows += f", pairwise, with up to {max(missing):,} missing in a variable"
-    return "; ".join([rows, *filter(None, (array.told for array in data))])
-
-
 _STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
 _SHOWN = 20
 _REPR = 390  # characters
@@ -580,7 +547,6 @@ class Result(JsonValue):
     ['term', 'statistic', 'p_value', 'estimate', 'conf_low', 'conf_high']
     """
 
-    _label_width: ClassVar[int] = 0
     _tabular: ClassVar[bool] = False
     _shown: ClassVar[Sequence[str]] = ()  # columns of the text; all but the method where empty
     _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
@@ -726,7 +692,7 @@ class Result(JsonValue):
     def __str__(self) -> str:
         facts, (header, *rows), more = self._texts()
         table = _aligned_lines([header, *rows]) if rows else []
-        return "\n".join([*_aligned_lines(facts, self._label_width), *table, *more])
+        return "\n".join([*_aligned_lines(facts), *table, *more])
 
     def _repr_html_(self) -> str:
         facts, (header, *rows), more = self._texts()
@@ -781,12 +747,19 @@ class RunFields(Result):
 
     @property
     def _rows_told(self) -> str:
-        """How many rows there are, and how many are not used or miss a value."""
-        return rows_text(self.n, self.dropped, self.data, self.missing)
+        """How many rows were used, how many were not or miss a value, and absent chunks."""
+        rows = f"{self.n:,}"
+        if self.dropped:
+            rows += f", and {self.dropped:,} with missing values left out"
+        if self.missing:
+            rows += f", pairwise, with up to {max(self.missing):,} missing in a variable"
+        return "; ".join([rows, *filter(None, (array.told for array in self.data))])
 
     def _tail(self) -> list[tuple[str, str]]:
         """Last lines of the summary."""
-        time = time_text(self.seconds, len(self.passes), self.precision)
+        count = len(self.passes)
+        read = f", {count:,} pass{'' if count == 1 else 'es'}" if count else ""
+        time = f"{self.seconds:.2f} s{read}, {self.precision}"
         return [("seed", str(self.seed)), ("time", time)]
 
 
@@ -829,10 +802,9 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
-def _aligned_lines(rows: Sequence[Sequence[str]], least: int = 0) -> list[str]:
+def _aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of texts, in columns that are as wide as their widest; the last goes on."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths[0] = max(widths[0], least)
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
@@ -881,8 +853,6 @@ class DependenceEstimate(RunFields):
     >>> dependent.quantity, dependent.estimate > 10 * independent.estimate
     ('squared HSIC', True)
     """
-
-    _label_width: ClassVar[int] = 12
 
     estimate: float
     quantity: str

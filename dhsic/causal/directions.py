@@ -38,7 +38,7 @@ from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
 from dhsic.io.variables import Variable, derived, join_rows
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
-from dhsic.plots import BLUE, axes_of, finite_vector, rounded
+from dhsic.plots import BLUE, axes_of, finite_numbers, rounded
 from dhsic.regression.residuals import (
     FEWEST_ROWS,
     Regression,
@@ -162,7 +162,7 @@ def accuracy_curve(
     >>> accuracy_curve([-3.0, 2.0, 1.0], [False, True, False]).accuracy
     array([1.        , 1.        , 0.66666667])
     """
-    sizes = finite_vector("scores", scores)
+    sizes = finite_numbers("scores", scores, None)
     try:
         positive = np.asarray(truth)
     except ValueError as error:
@@ -175,7 +175,7 @@ def accuracy_curve(
         )
         raise InvalidArgumentError(msg)
     given = np.ones(len(sizes)) if weights is None else weights
-    shares = finite_vector("weights", given, len(sizes))
+    shares = finite_numbers("weights", given, len(sizes))
     if shares.min() < 0.0 or not shares.any():
         msg = f"weights must be at least 0 and not all 0, got {shares.min():g} to {shares.max():g}"
         raise InvalidArgumentError(msg)

@@ -323,23 +323,27 @@ def numbers_of_text(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    is_number = pc.match_substring_regex(pc.utf8_trim_whitespace(texts), notation.pattern)
-    plain = notation.plain(texts)
-    numbers = pc.if_else(is_number, plain, pa.scalar(None, plain.type)).cast("float64")
-    stray = pc.fill_null(pc.invert(is_number), False)
-    return (
-        np.asarray(pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False), np.float64),
-        np.asarray(stray.to_numpy(zero_copy_only=False), np.bool_),
-    )
+    plain, stray = texts, np.zeros(len(texts), np.bool_)
+    if notation.decimal == ",":  # beside which no point makes a fraction
+        plain = pc.replace_substring(pc.replace_substring(texts, ".", "x"), ",", ".")
+    try:
+        numbers = plain.cast("float64")
+    except pa.ArrowInvalid:  # of signs between thousands, other minuses, or what is no number
+        is_number = pc.match_substring_regex(pc.utf8_trim_whitespace(texts), notation.pattern)
+        plain = notation.plain(pc.if_else(is_number, texts, pa.scalar(None, texts.type)))
+        numbers = plain.cast("float64")
+        stray = pc.fill_null(pc.invert(is_number), False).to_numpy(zero_copy_only=False)
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64), stray
 
 
-def are_inexact(texts: Any, notation: Notation) -> bool:
-    """Whether some strings of Arrow are integers that lose digits as floats."""
-    import pyarrow.compute as pc
+def are_inexact(texts: Any, numbers: NDArray[np.float64], notation: Notation) -> bool:
+    """Whether some of Arrow's strings are integers that lost digits as floats."""
+    import pyarrow as pa
 
-    plain = notation.plain(texts)
-    long = pc.filter(plain, pc.match_substring_regex(plain, r"^[-+]?\d{16,}$"))
-    return any(abs(int(text)) > LARGEST_EXACT for text in long.to_pylist())
+    # The largest is one, which the next integer has become; the text tells.
+    large = np.abs(numbers) >= LARGEST_EXACT
+    long = notation.plain(texts.filter(pa.array(large))).to_pylist() if large.any() else ()
+    return any(re.fullmatch(r"[-+]?\d+", x) and abs(int(x)) > LARGEST_EXACT for x in long)
 
 
 # --- tables
@@ -511,40 +515,36 @@ class Table:
     def _csv_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow as pa
 
-        # Types are inferred from one block, so they are fixed here: whole numbers may be followed
-        # by fractions, and labels that look like numbers must keep their text ("01").
-        chosen = self.reading.chosen
-        numbers = [c for c in columns if self.kinds[c] == "numeric" and c not in chosen]
-        whole = list(numbers)
-        options = {
-            "include_columns": list(columns),
-            "column_types": {c: pa.float64() if c in numbers else pa.string() for c in columns},
-            "strings_can_be_null": True,
-        }
-        try:
-            with _csv_reader(self.path, self.reading, self.counted, options) as reader:
-                for batch in reader:
-                    self._check_digits(batch, whole)
-                    yield batch
-        except pa.ArrowInvalid as error:
-            if "conversion error" not in str(error):
-                raise
-            stray = next((c for c in numbers if self._strays(c)), None)
-            if stray is None:
-                raise
-            raise self.stray(stray) from error
+        # All as text: types are inferred from one block, whole numbers may be followed by
+        # fractions, and labels that look like numbers must keep their text ("01").
+        text, chosen = dict.fromkeys(columns, pa.string()), self.reading.chosen
+        options = {"include_columns": [*text], "column_types": text, "strings_can_be_null": True}
+        with _csv_reader(self.path, self.reading, self.counted, options) as reader:
+            for batch in reader:
+                for at, column in enumerate(columns):
+                    if self.kinds[column] == "numeric" and column not in chosen:
+                        numbers, stray = self.numbers_of(batch.column(at), column)
+                        if stray.any():
+                            raise self.stray(column)
+                        batch = batch.set_column(at, column, pa.array(numbers))
+                yield batch
 
-    def _check_digits(self, batch: Any, whole: list[str]) -> None:
-        """Refuse integers that lost digits; columns whose large numbers are none are taken out."""
-        for column in list(whole):
-            numbers = batch.column(column).to_numpy(zero_copy_only=False)
-            # The largest is one, which the next integer has become; the text tells.
-            if (np.abs(numbers) >= LARGEST_EXACT).any():
-                as_text = replace(self.reading, categorical=[column], numeric=())
-                texts = replace(self, reading=as_text).batches([column], _ROWS_SEEN)
-                if any(are_inexact(part.column(0), as_text.notation) for part in texts):
-                    raise self.inexact(column)
-                whole.remove(column)
+    def numbers_of(self, texts: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Numbers of a column that is text, and which are none, see `numbers_of_text`.
+
+        Raises
+        ------
+        DataError
+            Integers lose digits as floats.
+        """
+        notation = self.reading.notation
+        # The thousands are those of columns that are called numbers.
+        if column not in self.reading.chosen:
+            notation = notation._replace(thousands=None)
+        numbers, stray = numbers_of_text(texts, notation)
+        if are_inexact(texts, numbers, notation):
+            raise self.inexact(column)
+        return numbers, stray
 
     def inexact(self, column: str) -> DataError:
         """The error of integers that lose digits as floats."""
@@ -1102,13 +1102,12 @@ class _Encoder:
         self.dropped = self._read = 0
         self._table, self._variables, self._missing = table, variables, missing
         tokens = pa.array(table.reading.na_values, pa.string())
-        numbers, _ = numbers_of_text(tokens, table.reading.notation)
-        self._missing_numbers = numbers[~np.isnan(numbers)]
+        self._missing_numbers, _ = numbers_of_text(tokens, table.reading.notation)
         self._columns = list(dict.fromkeys(c for names in variables.values() for c in names))
-        labelled = [c for c in self._columns if table.kinds[c] == "categorical"]
-        # For every column of labels their codes, and the rows of each.
-        self._codes: dict[str, dict[str, int]] = {column: {} for column in labelled}
-        self._counts: dict[str, Counter[str]] = {column: Counter() for column in labelled}
+        # For every column of labels the rows of each; their order is that of the codes.
+        self._counts: dict[str, Counter[str]] = {
+            c: Counter() for c in self._columns if table.kinds[c] == "categorical"
+        }
         self._missed: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
 
@@ -1120,7 +1119,7 @@ class _Encoder:
                 variable=variable,
                 type=self._table.types[column],
                 kind=self._table.kinds[column],
-                categories=tuple(self._codes.get(column, ())),
+                categories=tuple(self._counts.get(column, ())),
                 missing=self._missed[column] - self._rejected[column],
                 rejected=self._rejected[column],
             )
@@ -1130,23 +1129,18 @@ class _Encoder:
 
     def blocks(self, widths: Mapping[str, int]) -> Iterator[dict[str, NDArray[np.float64]]]:
         for batch in self._table.batches(self._columns, chunk_rows(widths)):
-            values: dict[str, NDArray[np.float64]] = {}
-            labels: dict[str, Any] = {}
-            gaps: dict[str, NDArray[np.bool_]] = {}
-            for column in self._columns:
-                if column in self._codes:
-                    labels[column] = self._labels(batch.column(column), column)
-                    gone = labels[column].is_null(nan_is_null=True)
-                    gaps[column] = gone.to_numpy(zero_copy_only=False)
-                else:
-                    values[column] = self._numbers(batch.column(column), column)
-                    gaps[column] = np.isnan(values[column])
-                self._missed[column] += int(gaps[column].sum())
+            given = {column: batch.column(column) for column in self._columns}
+            labels = {c: self._labels(given[c], c) for c in self._counts}
+            values = {c: self._numbers(x, c) for c, x in given.items() if c not in labels}
+            gone = ((c, x.is_null(nan_is_null=True)) for c, x in labels.items())
+            gaps = {column: x.to_numpy(zero_copy_only=False) for column, x in gone}
+            gaps |= {column: np.isnan(x) for column, x in values.items()}
+            self._missed.update({column: int(gone.sum()) for column, gone in gaps.items()})
             self._refuse("missing", gaps if self._missing == "refuse" else {})
             kept = ~np.logical_or.reduce([*gaps.values()])
             self._refuse("infinite", {c: np.isinf(x) & kept for c, x in values.items()})
-            coded = {column: self._coded(one, column, kept) for column, one in labels.items()}
-            held = coded | {column: x[kept] for column, x in values.items()}
+            held = {column: self._coded(x, column, kept) for column, x in labels.items()}
+            held |= {column: x[kept] for column, x in values.items()}
             yield {
                 name: np.stack([held[column] for column in columns], axis=1)
                 for name, columns in self._variables.items()
@@ -1166,8 +1160,8 @@ class _Encoder:
         told: dict[str, dict[str, Any]] = {}
         for name, columns in self._variables.items():
             told[name] = {"columns": list(columns)}
-            if columns[0] in self._codes:
-                labels = {column: list(self._codes[column]) for column in columns}
+            if columns[0] in self._counts:
+                labels = {column: list(self._counts[column]) for column in columns}
                 told[name] |= {"kind": "categorical", "categories": labels}
         return told
 
@@ -1186,10 +1180,11 @@ class _Encoder:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        tokens = self._table.reading.na_values
-        named = column in self._table.reading.chosen
-        if named or (tokens and pa.types.is_dictionary(array.type)):
+        if hasattr(array, "dictionary"):
+            array = array.dictionary_decode()
+        if column in self._table.reading.chosen:
             array = array.cast("string")
+        tokens = self._table.reading.na_values
         if tokens and (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
             gone = pc.is_in(array, value_set=pa.array(tokens, array.type))
             array = pc.if_else(gone, pa.scalar(None, array.type), array)
@@ -1199,12 +1194,8 @@ class _Encoder:
         """Numbers, NaN where one is missing."""
         from pyarrow import ArrowInvalid
 
-        reading = self._table.reading
-        if column in reading.chosen:
-            texts = array.cast("string")
-            values, stray = numbers_of_text(texts, reading.notation)
-            if are_inexact(texts, reading.notation):
-                raise self._table.inexact(column)
+        if column in self._table.reading.chosen:
+            values, stray = self._table.numbers_of(array.cast("string"), column)
             # With missing="drop" a text among numbers counts as missing, and is told as rejected.
             if stray.any() and self._missing == "refuse":
                 raise self._table.stray(column)
@@ -1218,24 +1209,21 @@ class _Encoder:
         return np.where(np.isin(values, self._missing_numbers), np.nan, values)
 
     def _coded(self, array: Any, column: str, kept: NDArray[np.bool_]) -> NDArray[np.float64]:
-        coded = array if hasattr(array, "dictionary") else array.dictionary_encode()
-        labels = coded.dictionary.to_pylist()
-        # Rows with a missing label are not among those that are kept.
-        local: NDArray[np.intp] = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)[kept]
-        # Codes follow the rows that are kept, neither the batch's dictionary nor its size.
-        used, first, counts = np.unique(local, return_index=True, return_counts=True)
-        codes = self._codes[column]
-        translated: NDArray[np.float64] = np.zeros(len(labels))
-        for at in np.argsort(first):
-            # By their text, since a dictionary of Arrow may hold booleans or numbers.
-            label = str(labels[used[at]])
-            translated[used[at]] = codes.setdefault(label, len(codes))
-            self._counts[column][label] += int(counts[at])
-        if len(codes) > _MAX_CATEGORIES:
+        import pyarrow as pa
+
+        # Codes follow the rows that are kept, neither the dictionary of a batch nor its size.
+        coded = array.filter(pa.array(kept)).dictionary_encode()
+        # By their text, since labels of Arrow may be booleans or numbers.
+        labels, local = [*map(str, coded.dictionary.to_pylist())], coded.indices.to_numpy()
+        counted = self._counts[column]
+        rows = np.bincount(local, minlength=len(labels)).tolist()
+        counted.update(dict(zip(labels, rows, strict=True)))
+        if len(counted) > _MAX_CATEGORIES:
             what = f"has more than {_MAX_CATEGORIES:,} labels, so it names rows, not groups of rows"
             msg = f"{self._where(column)} {what}: leave it out, or make it numeric first"
             raise DataError(msg)
-        return translated[local]
+        codes = {label: code for code, label in enumerate(counted)}
+        return np.array([codes[label] for label in labels], np.float64)[local]
 
     def _where(self, column: str) -> str:
         name = next(name for name, columns in self._variables.items() if column in columns)

@@ -76,6 +76,8 @@ class Variable:
         By which stored values are read, and those of others were found to be missing.
     allow_missing_chunks : bool, optional
         Whether absent chunks are data that their writer left out, and read as the fill value.
+    rows : int, optional
+        How many of the first rows of a stored array make the variable; all where not given.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Variable:
     categories: tuple[Labels, ...] | None = None
     marks: Marks | None = None
     allow_missing_chunks: bool = False
+    rows: int | None = None
 
     @cached_property
     def place(self) -> Place:
@@ -106,7 +109,7 @@ class Variable:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        return int(self.array.shape[0]), self._width(self.columns)
+        return self.rows or int(self.array.shape[0]), self._width(self.columns)
 
     def _width(self, columns: ColumnChoice) -> int:
         d = 1 if self.array.ndim == 1 else int(self.array.shape[1])

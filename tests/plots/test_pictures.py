@@ -225,7 +225,7 @@ REFUSED = [
     (plots.sensitivity_field, (X, Y, (MAPS[0], MAPS[1] * np.nan)), {}, "map of y must be finite"),
     (plots.dependence_heatmap, ([[1.0, 0.5], [0.4, 1.0]],), {}, "values must be symmetric"),
     (plots.witness_function, (None, X), {}, "function must be callable"),
-    (plots.witness_function, (len, np.ones((9, 3))), {}, "one or two columns, got 3"),
+    (plots.witness_function, (len, np.ones((9, 3))), {}, "one or two columns to be drawn, got 3"),
     (plots.causal_graph, ([(1,), (0,)],), {}, "without cycles"),
     (plots.scaling, ({},), LABELS, "one line or more"),
     (plots.scaling, ({"": ([1, 2], [0.0, 1.0])},), LABELS, "must be above 0"),
