@@ -39,7 +39,7 @@ from dhsic.io.chunks import inventory_of
 from dhsic.io.open import check_metadata, open_samples
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.variables import Variable
-from dhsic.kernels import Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
+from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
     Pool,
     Selection,
