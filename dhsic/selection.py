@@ -21,9 +21,9 @@ from dhsic._validation import check_choice, check_integer, check_number, named_a
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError, needing
-from dhsic.estimators import Estimator, EstimatorName, choose_estimator
+from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
-from dhsic.estimators.choose import plan_once, planned
+from dhsic.estimators.choose import choose_estimator, plan_once, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import draw_permutations
