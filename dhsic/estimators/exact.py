@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_flag, check_integer, check_number
+from dhsic._validation import check_flag, check_integer, check_level, check_number
 from dhsic.engine.jackknife import block_numbers
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
@@ -104,7 +104,6 @@ class Quadratic(Estimator):
 
     def factor(self, sums: GramSums) -> Vector | float:
         """The factors of the squared HSIC; permutations must leave them as they are."""
-        del sums
         return self.scale
 
     def reported(self, size: float) -> float:
@@ -827,7 +826,6 @@ class SortedStatistic(Statistic[RowsSum]):
 
     def part(self, numbers: Sequence[int]) -> Self:
         """The only one."""
-        del numbers
         return self
 
     def orbit(self, session: Session, null: Resampling | None) -> Orbit:
@@ -985,13 +983,7 @@ class BlockHSIC(Estimator):
     def __post_init__(self) -> None:
         if self.block_rows is not None:
             check_integer("block_rows", self.block_rows, minimum=FEWEST_BLOCK_ROWS)
-        check_number(
-            "exponent",
-            self.exponent,
-            "greater than 0 and less than 1",
-            lambda g: 0.0 < g < 1.0,
-            "take 0.5 for as many blocks as rows of a block",
-        )
+        check_level(self.exponent, "exponent", "take 0.5 for as many blocks as rows of a block")
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """The normal distribution: there is no other."""

@@ -160,7 +160,6 @@ class SplineDesign:
         self, values: Sequence[NDArray[Any]] | Mapping[int, NDArray[Any]], fold: int = 0
     ) -> Vector:
         """Rows (b, q), of variables (b, d_m) by their numbers; alike in all folds."""
-        del fold
         parts = [one(x) for j, own in self.bases for one, x in zip(own, values[j].T, strict=True)]
         joined = np.concatenate([*parts, *(values[t] for t, _ in self.targets)], axis=1)
         centred: Vector = np.subtract(joined, self.centre, dtype=np.float64)
