@@ -839,7 +839,7 @@ class _Directed:
 
         As much of it as the criterion needs.
         """
-        (left,) = fit_regressions(both, self.regression, _GIVEN).variables(_GIVEN, _RESIDUALS)
+        (left,) = fit_regressions(both, self.regression, _GIVEN)(_GIVEN, _RESIDUALS)
         session = both.over([both.sources[0], left], "residuals")
         if self._null is not None:
             options = self.kernel, self.estimator, self._null, self.n_resamples

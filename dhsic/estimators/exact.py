@@ -106,10 +106,6 @@ class Quadratic(Estimator):
         """The factors of the squared HSIC; permutations must leave them as they are."""
         return self.scale
 
-    def reported(self, size: float) -> float:
-        """The estimate, from the multiple of the squared HSIC."""
-        return size
-
     root: bool = False
     """Whether the estimate is the root of the measure."""
     scale: ClassVar[float] = 1.0
@@ -299,7 +295,9 @@ class Quadratic(Estimator):
             raise InvalidArgumentError(msg)
 
     def _estimate(self, size: float, kernels: tuple[Kernel, ...]) -> Estimate:
-        return Estimate(self.reported(float(size)), kernels, quantity=self.quantity)
+        # Rounding may leave a size below 0, of which there is no root.
+        value = math.sqrt(max(size, 0.0)) if self.root else float(size)
+        return Estimate(value, kernels, quantity=self.quantity)
 
 
 def _by_combination(found: GramFound) -> list[tuple[GramSums, Any]]:
@@ -356,9 +354,7 @@ class VHSIC(Quadratic):
     name: ClassVar[str] = "v-hsic"
     ranks: ClassVar[bool] = True
     tries_grids: ClassVar[bool] = True
-    nulls: ClassVar[tuple[type[Any], ...]] = (
-        *(Shifts, Permutation, Chain, Gamma, Spectral, Martingale),
-    )
+    nulls = Shifts, Permutation, Chain, Gamma, Spectral, Martingale
     most_variables: ClassVar[int | None] = None
     takes_missing: ClassVar[bool] = True
 
@@ -478,11 +474,6 @@ class _DistanceStatistic(Quadratic):
     def quantity(self) -> str:  # type: ignore[override]
         """The name of the estimate."""
         return self.measures if self.root else f"squared {self.measures}"
-
-    def reported(self, size: float) -> float:
-        """The estimate, from its size: its root where that is asked for."""
-        # Rounding may leave the size below 0.
-        return math.sqrt(max(size, 0.0)) if self.root else size
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The distance-induced one."""

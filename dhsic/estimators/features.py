@@ -425,9 +425,7 @@ class RFFHSIC(OnFeatures):
 
     name: ClassVar[str] = "rff-hsic"
     nulls: ClassVar[tuple[type[Any], ...]] = (*OnFeatures.nulls, Martingale)
-    remedy: ClassVar[str] = (
-        "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
-    )
+    remedy = "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
     needs_numbers: ClassVar[bool] = True
     needs_invariance: ClassVar[bool] = True
 
@@ -637,7 +635,7 @@ class Directions:
         return cls(variances, vectors[:, ::-1], features.factor)
 
     @classmethod
-    def guessed(cls, count: int, factor: float = 1.0, d: int = 2) -> Self:
+    def guessed(cls, count: int, factor: float, d: int) -> Self:
         """So many of a kernel of d columns, which take no memory: for plans."""
         # Of a single one as of a Laplacian kernel of so many times its length; those of several
         # are not known, and weigh alike, so that products take all the room that there is.
@@ -868,19 +866,16 @@ class OnLandmarks(OnFeatures):
         drawn = DrawnFeatures(fitted, features, summary)
         if not self._takes_directions(session, null):
             return drawn
-        each, left_out = [], set()
+        each = dict[int, Directions]()
         for k, (kernel, one) in enumerate(zip(fitted.kernels, features, strict=True)):
             values = one.values()
             # The reference stays whatever it compares, so that there is a combination to test.
             if k in leading or _compares(kernel, one, values, session.n):
-                each.append(Directions.of(one, values))
-            else:
-                each.append(Directions.guessed(1))
-                left_out.add(k)
-        numbers = compared(fitted, left_out)
-        some, directions = fitted.part(numbers), fitted.used(each, numbers)
-        counts = self.counts(session, some, directions, null)
-        chosen = zip(fitted.used(features, numbers), directions, counts, strict=True)
+                each[k] = Directions.of(one, values)
+        numbers = compared(fitted, {*range(len(features))} - each.keys())
+        some, used = fitted.part(numbers), fitted.used(range(len(features)), numbers)
+        counts = self.counts(session, some, [each[k] for k in used], null)
+        chosen = ((features[k], each[k], count) for k, count in zip(used, counts, strict=True))
         return drawn._replace(
             combinations=some,
             features=tuple(
@@ -1014,9 +1009,7 @@ class NystromHSIC(OnLandmarks):
     name: ClassVar[str] = "nystrom-hsic"
     has_intervals = True
     ranks: ClassVar[bool] = True
-    nulls: ClassVar[tuple[type[Any], ...]] = (
-        *(Shifts, Permutation, Chain, Gamma, Spectral, Martingale),
-    )
+    nulls = Shifts, Permutation, Chain, Gamma, Spectral, Martingale
     takes_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

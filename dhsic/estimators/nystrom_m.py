@@ -265,9 +265,7 @@ class NystromMHSIC(Estimator):
     cost: ClassVar[str] = "n"
     has_intervals = True
     takes_missing: ClassVar[bool] = True
-    remedy: ClassVar[str] = (
-        "take fewer landmarks, fewer kernels ('gaussian' is one), features, resamples or threads"
-    )
+    remedy = "take fewer landmarks, kernels ('gaussian' is one), features, resamples or threads"
 
     def __post_init__(self) -> None:
         check_landmark_options(self.n_landmarks, self.tolerance)
