@@ -24,14 +24,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
 from dhsic.estimators.base import plan_of
-from dhsic.estimators.choose import (
-    Way,
-    choose_among,
-    first_that_fits,
-    plan_test,
-    powers_below,
-    telling,
-)
+from dhsic.estimators.choose import choose_among, first_that_fits, plan_test, powers_below, telling
 from dhsic.estimators.registry import find_estimator
 from dhsic.features import ColumnFeatures
 from dhsic.io.folder import Folder
@@ -767,7 +760,7 @@ class _Directed:
 
     def plan(self, rows: int) -> Plan:
         """The plan, whose refusal names the most rows that fit."""
-        ways = [Way("rows", rows, self._plan_of, min(rows, _FEWEST_CHOSEN))]
+        ways = [("rows", rows, self._plan_of, min(rows, _FEWEST_CHOSEN))]
         pilot = partial(self.session.timed, partial(self._timed, rows))
         return replace(telling(self._plan_of(rows), ways), pilot=pilot)
 
@@ -846,7 +839,7 @@ class _Directed:
 
         As much of it as the criterion needs.
         """
-        (left,) = fit_regressions(both, self.regression, _GIVEN).variables(_GIVEN, _RESIDUALS)
+        (left,) = fit_regressions(both, self.regression, _GIVEN)(_GIVEN, _RESIDUALS)
         session = both.over([both.sources[0], left], "residuals")
         if self._null is not None:
             options = self.kernel, self.estimator, self._null, self.n_resamples
@@ -902,7 +895,6 @@ class _InUnits:
 
     def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
         """Columns of rows, shape (b, d)."""
-        del fold
         return np.concatenate([one(x) for one, x in zip(self.units, values, strict=True)], axis=1)
 
 
@@ -914,7 +906,6 @@ class _Standardise:
 
     def __call__(self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]) -> Vector:
         """Shift and divide."""
-        del rows
         return np.asarray(self.units(values[0]), np.float64)
 
 

@@ -698,8 +698,8 @@ def score_dags(
     chosen = _kernels_of_graphs(graphs, sets, session.dims, kernel_of)
     method = _ResidualTest.choose(session, estimator, null, n_resamples, len(graphs))
     told = {"computes": "causal graph scores", "graphs": graphs, "kernels": kernel_of}
-    fitted = run_regressions(session, regressor, sets, **told, **method.described)
-    tested = session.over(fitted.variables(sets), "residuals")
+    residuals_of = run_regressions(session, regressor, sets, **told, **method.described)
+    tested = session.over(residuals_of(sets), "residuals")
     # Only now: which estimator fits depends on the kernels of residuals, a set of parents each.
     scores, method = method.test(tested, chosen, tested.begin)
     return DAGScores(
@@ -799,7 +799,7 @@ def search_dag(
     # One design over all nodes has the sums of every regression that the search may ask for.
     wanted = {j: [_without(range(p), j)] for j in range(p)}
     told = {"computes": "causal graph search", "alpha": level, "kernels": kernel_of}
-    fitted = run_regressions(session, regressor, wanted, **told, **method.described)
+    residuals_of = run_regressions(session, regressor, wanted, **told, **method.described)
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
     if runtime.seconds is not None:
         session = session.within(runtime.seconds / p**2)
@@ -814,7 +814,7 @@ def search_dag(
 
     def test(node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
         # Independence of the nodes together, which is more than that of each.
-        (residual,) = fitted.variables({node: [given]})
+        (residual,) = residuals_of({node: [given]})
         joined = joined_source([session.sources[j] for j in against])
         # Nodes have units of their own.
         usual, columns = method.estimator.kernel(None), tuple(range(joined.shape[1]))
@@ -844,7 +844,7 @@ def search_dag(
             if pruning[-1].pvalue > level:
                 kept[node] = _without(kept[node], candidate)
     parents = tuple(kept[node] for node in range(p))
-    residuals = fitted.variables({j: [given] for j, given in enumerate(parents)})
+    residuals = residuals_of({j: [given] for j, given in enumerate(parents)})
     (statistic, pvalue_of_all), settled = tested(residuals, kernel_of, ("residuals", parents))
     return DAGSearch(
         **run_fields(session),
@@ -1167,7 +1167,7 @@ def residual_independence_test(
     wanted = {0: [others], 1: [others]}
     asked = {"kernels": kernels, "estimator": estimator, "null": null, "n_resamples": n_resamples}
     fitted = run_regressions(session, regressor, wanted, computes="test of residuals", **asked)
-    residuals = fitted.variables(wanted)
+    residuals = fitted(wanted)
     if session.moves is not None:  # rows are read in any order, and computed once
         with graphs_on(run.client, run.threads):
             residuals = [held_in_memory(source) for source in residuals]

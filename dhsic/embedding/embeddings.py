@@ -34,7 +34,7 @@ from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations, plan_of
-from dhsic.estimators.choose import Way, first_that_fits, powers_below, telling
+from dhsic.estimators.choose import first_that_fits, powers_below, telling
 from dhsic.io.chunks import inventory_of
 from dhsic.io.open import check_metadata, open_samples
 from dhsic.io.urls import is_url, redacted
@@ -544,7 +544,7 @@ def mean_embedding(
     if n_landmarks is None:
         offers = [(k, f"{k:,} landmarks") for k in powers_below(p, _FEWEST)]
         p, choice = first_that_fits(session, [offers], planner, partial(_run_uniform, asked))
-    session.begin(telling(planner(p), [Way("landmarks", p, planner)]))
+    session.begin(telling(planner(p), [("landmarks", p, planner, 1)]))
     s = _pool_rows(session, selection, pool, p)
     # What a checkpoint has to be made of, or it is that of another call.
     drawing = {"n_landmarks": p, "selection": selection, "pool": s, "tolerance": tolerance}

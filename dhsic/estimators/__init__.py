@@ -9,6 +9,8 @@ of each variable. `functions` has the base class of estimators from functions of
 
 # A name that is imported as itself is public, for readers and for type checkers.
 
+import types as _types
+
 from dhsic.estimators.base import Estimate as Estimate
 from dhsic.estimators.base import Estimator as Estimator
 from dhsic.estimators.base import GridOutcome as GridOutcome
@@ -39,3 +41,9 @@ from dhsic.estimators.registry import EstimatorName as EstimatorName
 from dhsic.estimators.registry import NullName as NullName
 from dhsic.estimators.registry import register as register
 from dhsic.estimators.registry import unregister as unregister
+
+__all__ = [
+    name
+    for name, value in globals().items()
+    if name[0] != "_" and not isinstance(value, _types.ModuleType)
+]

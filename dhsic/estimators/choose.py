@@ -352,6 +352,9 @@ def run_null(
 
 Value = TypeVar("Value")
 Planner = Callable[[Estimator, Session, Combinations], Plan]
+Way = tuple[str, int, Callable[[int], Plan], int]
+"""A number that a plan follows, and that may be smaller: its name, that of the plan, the plan with
+another one, and the fewest."""
 
 _SIZES = {  # the option of an estimator that its memory follows first of all
     "n_landmarks": "landmarks",
@@ -437,17 +440,6 @@ def powers_below(count: int, fewest: int) -> list[int]:
     return [count, *(power for power in powers if power >= fewest)]
 
 
-class Way(NamedTuple):
-    """A number that a plan follows, and that may be smaller."""
-
-    what: str
-    most: int
-    """That of the plan."""
-    plan: Callable[[int], Plan]
-    """With another one."""
-    fewest: int = 1
-
-
 def plan_once(
     estimator: Estimator, session: Session, combinations: Combinations, null: Null | None
 ) -> Plan:
@@ -484,34 +476,25 @@ def planned(
 
     These are the size of an estimator, or the rows where it has none; and the combinations.
     """
-    ways, count = [], size_of(estimator, session.n)
+    ways, count = list[Way](), size_of(estimator, session.n)
     if count is not None:
         ways.append(
-            Way(
+            (
                 noun_of(estimator),
                 count,
                 lambda k: planner(with_size(estimator, k), session, combinations),
                 _FEWEST_OF.get(_option_of(estimator), 1),
             )
         )
-    if len(combinations) > 1:
+    if (some := len(combinations)) > 1:
         what = "features" if combinations.features else "combinations of kernels"
         what = "pairs" if combinations.features and len(session.sources) > 2 else what
-        ways.append(
-            Way(
-                what,
-                len(combinations),
-                lambda k: planner(estimator, session, combinations.part(range(k))),
-            )
-        )
+        part = combinations.part
+        ways.append((what, some, lambda k: planner(estimator, session, part(range(k))), 1))
     if count is None:
+        first = partial(_of_first, session)
         ways.append(
-            Way(
-                "rows",
-                session.n,
-                lambda k: planner(estimator, _of_first(session, k), combinations),
-                _FEWEST_ROWS,
-            )
+            ("rows", session.n, lambda k: planner(estimator, first(k), combinations), _FEWEST_ROWS)
         )
     return telling(planner(estimator, session, combinations), ways)
 
@@ -547,21 +530,21 @@ def _option_of(estimator: Estimator) -> str:
 
 def _largest_text(ways: Sequence[Way]) -> str:
     """The largest numbers that fit."""
-    largest = [(_largest_that_fits(way), way.what) for way in ways]
+    largest = [(_largest_that_fits(*way[1:]), way[0]) for way in ways]
     listed = " or ".join(f"{count:,} {what}" for count, what in largest if count)
     return f"; at most {listed} would fit" if listed else ""
 
 
-def _largest_that_fits(way: Way) -> int:
+def _largest_that_fits(most: int, plan: Callable[[int], Plan], fewest: int) -> int:
     """The largest number that fits where one more does not; 0 where not even the fewest do."""
-    low, high = way.fewest - 1, way.fewest
+    low, high = fewest - 1, fewest
     # Doubling finds a number that does not fit, and bisection the largest that does: plans take
     # time.
-    while high < way.most and way.plan(high).fits:
+    while high < most and plan(high).fits:
         low, high = high, 2 * high
-    between = range(low + 1, min(high, way.most))
-    largest = low + bisect_left(between, True, key=lambda k: not way.plan(k).fits)
-    return largest if largest >= way.fewest else 0
+    between = range(low + 1, min(high, most))
+    largest = low + bisect_left(between, True, key=lambda k: not plan(k).fits)
+    return largest if largest >= fewest else 0
 
 
 class _First:

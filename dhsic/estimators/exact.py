@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_flag, check_integer, check_number
+from dhsic._validation import check_flag, check_integer, check_level, check_number
 from dhsic.engine.jackknife import block_numbers
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
@@ -104,12 +104,7 @@ class Quadratic(Estimator):
 
     def factor(self, sums: GramSums) -> Vector | float:
         """The factors of the squared HSIC; permutations must leave them as they are."""
-        del sums
         return self.scale
-
-    def reported(self, size: float) -> float:
-        """The estimate, from the multiple of the squared HSIC."""
-        return size
 
     root: bool = False
     """Whether the estimate is the root of the measure."""
@@ -300,7 +295,9 @@ class Quadratic(Estimator):
             raise InvalidArgumentError(msg)
 
     def _estimate(self, size: float, kernels: tuple[Kernel, ...]) -> Estimate:
-        return Estimate(self.reported(float(size)), kernels, quantity=self.quantity)
+        # Rounding may leave a size below 0, of which there is no root.
+        value = math.sqrt(max(size, 0.0)) if self.root else float(size)
+        return Estimate(value, kernels, quantity=self.quantity)
 
 
 def _by_combination(found: GramFound) -> list[tuple[GramSums, Any]]:
@@ -357,9 +354,7 @@ class VHSIC(Quadratic):
     name: ClassVar[str] = "v-hsic"
     ranks: ClassVar[bool] = True
     tries_grids: ClassVar[bool] = True
-    nulls: ClassVar[tuple[type[Any], ...]] = (
-        *(Shifts, Permutation, Chain, Gamma, Spectral, Martingale),
-    )
+    nulls = Shifts, Permutation, Chain, Gamma, Spectral, Martingale
     most_variables: ClassVar[int | None] = None
     takes_missing: ClassVar[bool] = True
 
@@ -479,11 +474,6 @@ class _DistanceStatistic(Quadratic):
     def quantity(self) -> str:  # type: ignore[override]
         """The name of the estimate."""
         return self.measures if self.root else f"squared {self.measures}"
-
-    def reported(self, size: float) -> float:
-        """The estimate, from its size: its root where that is asked for."""
-        # Rounding may leave the size below 0.
-        return math.sqrt(max(size, 0.0)) if self.root else size
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The distance-induced one."""
@@ -827,7 +817,6 @@ class SortedStatistic(Statistic[RowsSum]):
 
     def part(self, numbers: Sequence[int]) -> Self:
         """The only one."""
-        del numbers
         return self
 
     def orbit(self, session: Session, null: Resampling | None) -> Orbit:
@@ -985,13 +974,7 @@ class BlockHSIC(Estimator):
     def __post_init__(self) -> None:
         if self.block_rows is not None:
             check_integer("block_rows", self.block_rows, minimum=FEWEST_BLOCK_ROWS)
-        check_number(
-            "exponent",
-            self.exponent,
-            "greater than 0 and less than 1",
-            lambda g: 0.0 < g < 1.0,
-            "take 0.5 for as many blocks as rows of a block",
-        )
+        check_level(self.exponent, "exponent", "take 0.5 for as many blocks as rows of a block")
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """The normal distribution: there is no other."""

@@ -186,7 +186,6 @@ class OnFeatures(Estimator):
 
     def n_drawn(self, session: Session) -> int | None:
         """Landmarks of every variable before pruning, where it has any."""
-        del session
         return None
 
     def expected_drawing(
@@ -426,9 +425,7 @@ class RFFHSIC(OnFeatures):
 
     name: ClassVar[str] = "rff-hsic"
     nulls: ClassVar[tuple[type[Any], ...]] = (*OnFeatures.nulls, Martingale)
-    remedy: ClassVar[str] = (
-        "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
-    )
+    remedy = "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
     needs_numbers: ClassVar[bool] = True
     needs_invariance: ClassVar[bool] = True
 
@@ -560,7 +557,6 @@ class SubCorr(OnFeatures):
         self, session: Session, combinations: Combinations, null: Null | None
     ) -> tuple[Steps, list[Features]]:
         """The steps of `draw`, and features of every kernel that take no memory."""
-        del combinations, null
         features = [
             Features.unseen(m, _codes(d, session), whitened=True)
             for m, d in enumerate(session.dims)
@@ -571,7 +567,6 @@ class SubCorr(OnFeatures):
         self, session: Session, combinations: Combinations, null: Null | None
     ) -> DrawnFeatures:
         """The columns, about their medians."""
-        del null
         # The features are standardised, in whatever unit.
         fitted, samples = fit_combinations_on_sample(session, combinations, scale=False)
         session.step("features of the sample")
@@ -581,7 +576,6 @@ class SubCorr(OnFeatures):
 
     def normalised(self, features: Features, covariance: Matrix, n: int) -> Features:
         """With the standard deviations times the root of their number; 1 for what is constant."""
-        del n
         variances = covariance.diagonal()
         deviations = np.sqrt(np.where(variances > 0.0, variances, 1.0))
         # The covariance over both deviations is the correlation. Over d_1 d_2 pairs of columns the
@@ -641,12 +635,13 @@ class Directions:
         return cls(variances, vectors[:, ::-1], features.factor)
 
     @classmethod
-    def guessed(cls, count: int, factor: float = 1.0, d: int = 2) -> Self:
+    def guessed(cls, count: int, factor: float, d: int) -> Self:
         """So many of a kernel of d columns, which take no memory: for plans."""
         # Of a single one as of a Laplacian kernel of so many times its length; those of several
         # are not known, and weigh alike, so that products take all the room that there is.
-        slopes = factor * np.arange(count) if d == 1 else np.zeros(count)
-        return cls(1.0 / (1.0 + slopes**2), np.broadcast_to(0.0, (count, count)))
+        slopes = factor * np.arange(count, dtype=np.float64) * (d == 1)
+        variances: Vector = 1.0 / (1.0 + slopes**2)
+        return cls(variances, np.broadcast_to(0.0, (count, count)))
 
     def axes(self, count: int) -> Vector:
         """Shape (count, D): a row times the kernel at the landmarks is a feature."""
@@ -871,19 +866,16 @@ class OnLandmarks(OnFeatures):
         drawn = DrawnFeatures(fitted, features, summary)
         if not self._takes_directions(session, null):
             return drawn
-        each, left_out = [], set()
+        each = dict[int, Directions]()
         for k, (kernel, one) in enumerate(zip(fitted.kernels, features, strict=True)):
             values = one.values()
             # The reference stays whatever it compares, so that there is a combination to test.
             if k in leading or _compares(kernel, one, values, session.n):
-                each.append(Directions.of(one, values))
-            else:
-                each.append(Directions.guessed(1))
-                left_out.add(k)
-        numbers = compared(fitted, left_out)
-        some, directions = fitted.part(numbers), fitted.used(each, numbers)
-        counts = self.counts(session, some, directions, null)
-        chosen = zip(fitted.used(features, numbers), directions, counts, strict=True)
+                each[k] = Directions.of(one, values)
+        numbers = compared(fitted, {*range(len(features))} - each.keys())
+        some, used = fitted.part(numbers), fitted.used(range(len(features)), numbers)
+        counts = self.counts(session, some, [each[k] for k in used], null)
+        chosen = ((features[k], each[k], count) for k, count in zip(used, counts, strict=True))
         return drawn._replace(
             combinations=some,
             features=tuple(
@@ -1017,9 +1009,7 @@ class NystromHSIC(OnLandmarks):
     name: ClassVar[str] = "nystrom-hsic"
     has_intervals = True
     ranks: ClassVar[bool] = True
-    nulls: ClassVar[tuple[type[Any], ...]] = (
-        *(Shifts, Permutation, Chain, Gamma, Spectral, Martingale),
-    )
+    nulls = Shifts, Permutation, Chain, Gamma, Spectral, Martingale
     takes_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -1114,12 +1104,11 @@ class CKA(_Normalised):
 
     name: ClassVar[str] = "cka"
     largest: ClassVar[float] = 1.0
-    measure = Measure("CKA", squared_frobenius_norms, partial(min, 1.0), adds=True)
+    measure = Measure("CKA", squared_frobenius_norms, lambda size: min(size, 1.0), adds=True)
     has_intervals = True
 
     def root(self, covariance: Matrix, n: int) -> Vector:
         """sqrt(|C|) I."""
-        del n
         # |C_xy|^2 / (|C_x| |C_y|) divides the features of either side by sqrt(|C|).
         return math.sqrt(float(np.linalg.norm(covariance))) * np.eye(len(covariance))
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic._validation import check_choice, check_integer, check_number
+from dhsic._validation import check_choice, check_integer, check_level
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
@@ -64,19 +64,6 @@ _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
 _GUARDED = 10.0  # rows over the mean squared skewness of the products at the locations, at least
-
-
-class MeasuredLocations(NamedTuple):
-    """The estimate, and what a test is made of."""
-
-    session: Session
-    """The run over the rows that are tested."""
-    tuples: Tuples
-    """The statistic, about the means of the kernels."""
-    sampled: list[Vector]
-    """The kernels of some rows at the locations, shapes (s, J)."""
-    norm: Norm
-    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -149,13 +136,7 @@ class NFSIC(Estimator):
             check_integer("n_locations", self.n_locations, minimum=1)
         check_choice("placement", self.placement, get_args(Placement))
         check_integer("training_rows", self.training_rows, minimum=2)
-        check_number(
-            "regularisation",
-            self.regularisation,
-            "greater than 0 and less than 1",
-            lambda share: 0.0 < share < 1.0,
-            "leave it out for 1e-3",
-        )
+        check_level(self.regularisation, "regularisation", "leave it out for 1e-3")
 
     def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
         """The estimate is made before the replicates, by rows that are not those to train on."""
@@ -183,32 +164,39 @@ class NFSIC(Estimator):
 
     def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
         """Measure the rows that are tested."""
-        found = self._measured(session, combinations.kernels)
+        rest, tuples, norm, estimate, _ = self._measured(session, combinations.kernels)
         return Prepared(
-            Combinations.single(found.estimate.kernels),
-            Pointwise(found.tuples, (found.norm,)),
-            lambda replicated, c: found.estimate,
-            session=found.session,
+            Combinations.single(estimate.kernels),
+            Pointwise(tuples, (norm,)),
+            lambda replicated, c: estimate,
+            session=rest,
         )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """NFSIC over n, in one pass."""
-        return self._measured(session, kernels).estimate
+        *_, estimate, _ = self._measured(session, kernels)
+        return estimate
 
     def test_each(
         self, session: Session, combinations: Combinations, null: ChiSquare
     ) -> list[Outcome]:
         """T and its limit: chi-square without a ridge."""
-        found = self._measured(session, combinations.kernels)
-        n, law = found.session.n, ChiSquareMixture.of(found.norm.weights)
-        spread = spread_at_locations(found.sampled, n)
+        rest, _, norm, estimate, sampled = self._measured(session, combinations.kernels)
+        n, law = rest.n, ChiSquareMixture.of(norm.weights)
+        spread = spread_at_locations(sampled, n)
         detail = guard(
             null.name, [spread], n, Needs(_GUARDED, remedy="take null='auto', which is exact")
         )
-        return [Outcome(n * found.estimate.value, law, found.estimate, detail)]
+        return [Outcome(n * estimate.value, law, estimate, detail)]
 
-    def _measured(self, session: Session, kernels: Sequence[Kernel]) -> MeasuredLocations:
-        """Fit the kernels, place the locations and measure the other rows there."""
+    def _measured(
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[Session, Tuples, Norm, Estimate, list[Vector]]:
+        """Fit the kernels, place the locations and measure the other rows there.
+
+        Returns the run over these rows, the statistic about the means of the kernels, its norm, the
+        estimate, and kernels of some rows at the locations, shapes (s, J).
+        """
         fitted, samples = fit_on_sample(session, kernels)
         # Locations are chosen by rows that are not tested.
         training, m = self._training(session), len(kernels)
@@ -240,7 +228,7 @@ class NFSIC(Estimator):
         norm = Norm.of(independent_covariance(covariances, means), self.regularisation)
         summary = FeatureSummary(f"{self.placement} locations", (len(every),))
         estimate = Estimate(float(norm(u)), placed.kernels, features=summary, quantity="NFSIC / n")
-        return MeasuredLocations(rest, tuples.part([0]).about(means), sampled, norm, estimate)
+        return rest, tuples.part([0]).about(means), norm, estimate, sampled
 
     def _place(
         self, session: Session, fitted: tuple[Kernel, ...], training: NDArray[np.intp]

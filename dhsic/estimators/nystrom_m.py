@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,21 +198,6 @@ def own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, toleranc
     return squared_hsic((gram.copy(), gram), joint, both, squares - means**2, tolerance)
 
 
-class LandmarkFit(NamedTuple):
-    """A measure of dependence at landmarks, with all that it is made of."""
-
-    basis: LandmarkBasis
-    """Landmarks of one combination of kernels."""
-    kappa: Vector
-    """kappa_m, shape (M, p)."""
-    u: Vector
-    """kappa_J - prod_m kappa_m, shape (p,)."""
-    value: float
-    """The measure."""
-    estimate: Estimate
-    """The estimate at the landmarks, which may be the measure."""
-
-
 @dataclass(frozen=True)
 class NystromMHSIC(Estimator):
     """Nystrom M-HSIC of Kalinke and Szabo (2023), for two or more variables.
@@ -280,9 +265,7 @@ class NystromMHSIC(Estimator):
     cost: ClassVar[str] = "n"
     has_intervals = True
     takes_missing: ClassVar[bool] = True
-    remedy: ClassVar[str] = (
-        "take fewer landmarks, fewer kernels ('gaussian' is one), features, resamples or threads"
-    )
+    remedy = "take fewer landmarks, kernels ('gaussian' is one), features, resamples or threads"
 
     def __post_init__(self) -> None:
         check_landmark_options(self.n_landmarks, self.tolerance)
@@ -331,15 +314,15 @@ class NystromMHSIC(Estimator):
 
     def fit(
         self, session: Session, kernels: Sequence[Kernel], of: Literal["statistic", "estimate"]
-    ) -> LandmarkFit:
-        """T as a test computes it, or the estimate, with all that it is made of."""
+    ) -> tuple[LandmarkBasis, PointMoments, float, Estimate]:
+        """Landmarks, what the sums say there, T as a test computes it or the estimate, and that."""
         single = Combinations.single(kernels)
         basis = self.draw(session, single, tests=of == "statistic")
         found = measure(session, basis.statistic([Pair.of(single.chosen[0])], session.dtype))
         (moments,) = found.told
         estimate = self._estimate(session, basis, moments, 0)
         value = float(found.statistics[0]) if of == "statistic" else estimate.value
-        return LandmarkFit(basis, moments.means, moments.u, value, estimate)
+        return basis, moments, value, estimate
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral

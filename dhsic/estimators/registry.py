@@ -222,8 +222,7 @@ def find_null(
         null that takes one.
     """
     if session.weights is not None:
-        _check_weights(session.weights.rows, session.n)
-        return _find_weighted(null, n_resamples, combinations)
+        return _find_weighted(session.weights.rows, session.n, null, n_resamples, combinations)
     # As chosen for freely exchangeable rows; what restricts them comes after.
     chosen, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
     # Rows that may not be exchanged freely restrict the null, and the result says so.
@@ -236,8 +235,10 @@ def find_null(
     return chosen, reason
 
 
-def _check_weights(rows: float, n: int) -> None:
-    """Refuse weights that few rows have, of which no null distribution holds."""
+def _find_weighted(
+    rows: float, n: int, null: str | Null, n_resamples: int | None, combinations: Combinations
+) -> tuple[Null, str]:
+    """The limit law of n weighted rows; refuses weights that few rows have, of which none holds."""
     if rows < _LEAST_OF_WEIGHTS * n:
         msg = (
             f"a p-value needs weights worth {_LEAST_OF_WEIGHTS * n:,.0f} rows of equal weight or "
@@ -246,12 +247,6 @@ def _check_weights(rows: float, n: int) -> None:
             "whose rows are likely to be drawn, or take hsic, an estimate without a p-value"
         )
         raise DataError(msg)
-
-
-def _find_weighted(
-    null: str | Null, n_resamples: int | None, combinations: Combinations
-) -> tuple[Null, str]:
-    """The limit law of weighted rows."""
     if not combinations.plain:
         msg = (
             f"weights take one kernel for each variable, got {len(combinations)} combinations: "

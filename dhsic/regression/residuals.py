@@ -33,6 +33,9 @@ Extrapolation = Literal["constant", "linear"]
 Penalty = Literal["curvature", "ridge"]
 Regressions = Mapping[int, Sequence[tuple[int, ...]]]
 """Sets of regressors of every variable that is regressed, by number."""
+Residuals = Callable[..., list[Source]]
+OneTarget = Callable[[str, int, Sequence[tuple[int, ...]]], Source]
+"""From a name, the number of a variable and sets of regressors to its residuals, side by side."""
 
 FEWEST_ROWS = 4
 _PILOT_ROWS = 10_000
@@ -160,7 +163,6 @@ class SplineDesign:
         self, values: Sequence[NDArray[Any]] | Mapping[int, NDArray[Any]], fold: int = 0
     ) -> Vector:
         """Rows (b, q), of variables (b, d_m) by their numbers; alike in all folds."""
-        del fold
         parts = [one(x) for j, own in self.bases for one, x in zip(own, values[j].T, strict=True)]
         joined = np.concatenate([*parts, *(values[t] for t, _ in self.targets)], axis=1)
         centred: Vector = np.subtract(joined, self.centre, dtype=np.float64)
@@ -760,78 +762,16 @@ def _named(session: Session, target: int, given: tuple[int, ...]) -> str:
     return f"regression of {session.names[target]} on {len(given)} others"
 
 
-@dataclass(frozen=True)
-class FittedRegressions:
-    """Regressions among the variables of a session, with all that their residuals need.
-
-    Parameters
-    ----------
-    session : Session
-        Over the variables.
-    regression : Regression
-        How they are regressed.
-    design, sums : SplineDesign and SecondMoments, optional
-        Of splines, which their sums determine.
-    values : tuple of ndarray, optional
-        One block of all rows, of regressions that need them at once.
-    """
-
-    session: Session
-    regression: Regression
-    design: SplineDesign | None = None
-    sums: SecondMoments | None = None
-    values: tuple[Vector, ...] = ()
-
-    def variables(self, wanted: Regressions, called: str = "{}") -> list[Source]:
-        """For everything that is regressed its residuals given every set, side by side.
-
-        Those of splines are computed when they are read. They are called as their variable, whose
-        name stands in the braces of `called`.
-        """
-        session, regression = self.session, self.regression
-        sources: list[Source] = []
-        for target, sets in wanted.items():
-            name = called.format(session.names[target])
-            if not isinstance(regression, Splines):
-                parts = [self._of_all_rows(target, own) for own in sets]
-                sources.append(Variable(name, np.concatenate(parts, axis=1)))
-                continue
-            assert self.design is not None
-            assert self.sums is not None
-            own_name = session.names[target]
-            function = regression.regressed(self.design, self.sums, target, sets, own_name)
-            for own, left in zip(sets, function.left, strict=True):
-                self._check_noise(target, own, left)
-            others = tuple(session.sources[j] for j in function.variables)
-            sources.append(derived(name, others, function, function.constant.shape[1]))
-        return sources
-
-    def _of_all_rows(self, target: int, given: tuple[int, ...]) -> Vector:
-        """The same draws for the same regression, in whatever order they come."""
-        name = _named(self.session, target, given)
-        self.session.step(name)
-        rng = generator(self.session.seed, "regression", target, *given)
-        y, x = self.values[target], [self.values[j] for j in given]
-
-        def regress() -> Vector:
-            return _checked(self.regression.residuals(y, x, rng), self.regression.name, y.shape)
-
-        left = self.session.keep(name, regress, (self.regression, target, given))
-        # As shares of the variance, so that units do not matter.
-        self._check_noise(target, given, np.min(left.var(axis=0) / y.var(axis=0)))
-        return left
-
-    def _check_noise(self, target: int, given: tuple[int, ...], left: float) -> None:
-        """Refuse residuals that are nothing but rounding."""
-        # In this form it refuses NaN, too.
-        if given and not left > _ROUNDING:
-            names = self.session.names
-            others = ", ".join(repr(names[j]) for j in given)
-            msg = (
-                f"variable {names[target]!r} is a function of {others} up to rounding, so its "
-                "residuals are rounding errors: leave one of them out"
-            )
-            raise DataError(msg)
+def _check_noise(session: Session, target: int, given: tuple[int, ...], left: float) -> None:
+    """Refuse residuals that are nothing but rounding, by the share of a variance that they have."""
+    # In this form it refuses NaN, too.
+    if given and not left > _ROUNDING:
+        others = ", ".join(repr(session.names[j]) for j in given)
+        msg = (
+            f"variable {session.names[target]!r} is a function of {others} up to rounding, so its "
+            "residuals are rounding errors: leave one of them out"
+        )
+        raise DataError(msg)
 
 
 def _checked(left: Any, name: str, shape: tuple[int, ...]) -> Vector:
@@ -852,9 +792,7 @@ def _checked(left: Any, name: str, shape: tuple[int, ...]) -> Vector:
     raise InvalidArgumentError(msg)
 
 
-def fit_regressions(
-    session: Session, regression: Regression, wanted: Regressions
-) -> FittedRegressions:
+def fit_regressions(session: Session, regression: Regression, wanted: Regressions) -> Residuals:
     """Sums or rows that all regressions among some variables need.
 
     Parameters
@@ -869,21 +807,28 @@ def fit_regressions(
 
     Returns
     -------
-    FittedRegressions
+    callable
+        For everything that is regressed its residuals given every set, side by side, called as
+        their variable, whose name stands in the braces of a text.
 
     Raises
     ------
     DataError
         A column of what others are regressed on is constant.
     """
+    streamed = isinstance(regression, Splines)
+    one = (_of_splines if streamed else _of_all_rows)(session, regression, wanted)
+
+    def residuals(wanted: Regressions, called: str = "{}") -> list[Source]:
+        names = session.names
+        return [one(called.format(names[m]), m, sets) for m, sets in wanted.items()]
+
+    return residuals
+
+
+def _of_splines(session: Session, regression: Any, wanted: Regressions) -> OneTarget:
+    """What makes residuals of splines, which their sums determine."""
     n, names = session.n, session.names
-    if not isinstance(regression, Splines):
-        session.step("read all rows")
-        values = session.take([np.arange(n)] * len(names))
-        for x, name in zip(values, names, strict=True):
-            _check_varied(x, name)
-            x.flags.writeable = False  # a regression of a user may write into what it gets
-        return FittedRegressions(session, regression, values=tuple(values))
     session.step("pilot rows")
     pilot = np.arange(n)
     # Knots and provisional means need a sample of the rows alone.
@@ -893,12 +838,49 @@ def fit_regressions(
     design = regression.design(session.take([pilot] * len(names)), names, *numbers)
     sums = session.reduce(replace(regression.moments(session.dims, *numbers), design=design))
     session.step("solve")
-    return FittedRegressions(session, regression, design, sums)
+
+    def made(name: str, target: int, sets: Sequence[tuple[int, ...]]) -> Source:
+        function = regression.regressed(design, sums, target, sets, names[target])
+        for own, left in zip(sets, function.left, strict=True):
+            _check_noise(session, target, own, left)
+        others = tuple(session.sources[j] for j in function.variables)
+        return derived(name, others, function, function.constant.shape[1])
+
+    return made
+
+
+def _of_all_rows(session: Session, regression: Regression, wanted: Regressions) -> OneTarget:
+    """What makes residuals of regressions that need all rows at once, in one block."""
+    session.step("read all rows")
+    values = session.take([np.arange(session.n)] * len(session.names))
+    for x, name in zip(values, session.names, strict=True):
+        _check_varied(x, name)
+        x.flags.writeable = False  # a regression of a user may write into what it gets
+
+    def left_of(target: int, given: tuple[int, ...]) -> Vector:
+        name = _named(session, target, given)
+        session.step(name)
+        # The same draws for the same regression, in whatever order they come.
+        rng = generator(session.seed, "regression", target, *given)
+        y, x = values[target], [values[j] for j in given]
+
+        def regress() -> Vector:
+            return _checked(regression.residuals(y, x, rng), regression.name, y.shape)
+
+        left = session.keep(name, regress, (regression, target, given))
+        # As shares of the variance, so that units do not matter.
+        _check_noise(session, target, given, np.min(left.var(axis=0) / y.var(axis=0)))
+        return left
+
+    def made(name: str, target: int, sets: Sequence[tuple[int, ...]]) -> Source:
+        return Variable(name, np.concatenate([left_of(target, own) for own in sets], axis=1))
+
+    return made
 
 
 def run_regressions(
     session: Session, regression: Regression, wanted: Regressions, **described: Any
-) -> FittedRegressions:
+) -> Residuals:
     """Plan and fit regressions as the first part of a run, whose residuals have a later plan.
 
     Parameters

@@ -29,7 +29,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, EstimatorName, NystromMHSIC
 from dhsic.estimators.choose import planned
 from dhsic.estimators.features import Form
-from dhsic.estimators.nystrom_m import LandmarkFit
+from dhsic.estimators.nystrom_m import LandmarkBasis
 from dhsic.features import FourierFeatures
 from dhsic.io.missing import Missing
 from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group
@@ -664,36 +664,36 @@ class LandmarkForm:
     def measure(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> Measured:
         # T leaves out a term of the marginals, which the estimate has and which has derivatives.
         whole = self.of == "statistic"
-        fit = self.estimator.fit(session, kernels, self.of)
+        basis, moments, value, estimate = self.estimator.fit(session, kernels, self.of)
         session.step("coefficients")
         # v = K_J^-1 u, and P_m, the products of the other means.
-        v, others = fit.basis.factor(0).solve(fit.u), _products_but_one(fit.kappa)
+        v, others = basis.factor(0).solve(moments.u), _products_but_one(moments.means)
         # Derivatives in sums over the rows, which are those in the means over n.
         joint, marginal = 2.0 * v, -2.0 * v * others
         if not whole:
-            joint, marginal = joint / session.n, (marginal + _outside(fit, others)) / session.n
-        tiling = Tiling.prepare(fit.basis.combinations.kernels, fit.basis.landmarks, session.dtype)
+            joint, marginal = joint / session.n, marginal / session.n
+            marginal += _outside(basis, moments.means, others) / session.n
+        tiling = Tiling.prepare(basis.combinations.kernels, basis.landmarks, session.dtype)
         gradient = TileGradient(tiling, joint, marginal, None, wrt, _dims(session, wrt))
-        return Measured(fit.value, gradient, fit.estimate)
+        return Measured(value, gradient, estimate)
 
 
-def _outside(fit: LandmarkFit, others: Vector) -> Vector:
+def _outside(basis: LandmarkBasis, kappa: Vector, others: Vector) -> Vector:
     """Derivatives in kappa_m of prod_m kappa_m' K_m^-1 kappa_m - P' K_J^-1 P, P = prod_m kappa_m.
 
     The estimate counts it as 0 where rounding makes it negative.
     """
-    basis, product = fit.basis, fit.kappa.prod(axis=0)
-    kernels = basis.combinations.kernels_of(0)
+    product, kernels = kappa.prod(axis=0), basis.combinations.kernels_of(0)
     # alpha_m = K_m^-1 kappa_m: Kalinke and Szabo (2023), (16).
-    each = zip(kernels, basis.points(0), fit.kappa, strict=True)
+    each = zip(kernels, basis.points(0), kappa, strict=True)
     factors = ((pivoted_cholesky(kernel(z), basis.tolerance), mean) for kernel, z, mean in each)
     alphas = np.array([factor.solve(mean) for factor, mean in factors])
-    norms = np.einsum("mj,mj->m", alphas, fit.kappa)
+    norms = np.einsum("mj,mj->m", alphas, kappa)
     # K_J^-1 P, for the part of the marginals that the joint landmarks hold.
     w = basis.factor(0).solve(product)
     # The estimate is cut off at 0, where it has no slope.
     if norms.prod() <= product @ w:
-        return np.zeros_like(fit.kappa)
+        return np.zeros_like(kappa)
     derivatives: Vector = 2.0 * (_products_but_one(norms)[:, None] * alphas - w * others)
     return derivatives
 

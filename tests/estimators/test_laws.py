@@ -246,6 +246,14 @@ def test_blocks__have_the_statistic_of_the_definition(variance, precision):
     assert found.null_reason.endswith("9 blocks of 9 rows, 2 rows left out")
 
 
+def test_blocks__that_are_alike_have_no_empirical_variance():
+    x, noise = np.random.default_rng(0).standard_normal((2, 50))
+    data = np.tile([x, x**2 + noise], 40)
+    found = blocks_test(data, "empirical", estimator=dhsic.BlockHSIC(block_rows=50))
+    assert (found.statistic, found.pvalue) == (0.0, 1.0)
+    assert "of which none can show dependence" in found.null_reason
+
+
 def test_blocks__have_variances_that_agree_where_there_are_many():
     x, y = np.random.default_rng(0).standard_normal((2, 40_000))
     estimator = dhsic.BlockHSIC(block_rows=8)
