@@ -243,8 +243,7 @@ class PairLancaster(Estimator):
         fitted, _ = fit_combinations_on_sample(session, combinations)
         orbit, n = orbit_of(session, null), session.n
         session.step("read all rows")
-        arranged = orbit.groups.arrange(0, orbit.groups.count)
-        order = np.concatenate([np.arange(*span) for span in arranged.ranges])[arranged.places]
+        order = orbit.groups.members(0, orbit.groups.count)
         values = session.take([order] * len(session.sources))
         session.step("Gram matrices")
         pairs = zip(fitted.kernels_of(0), values, strict=True)

@@ -63,7 +63,6 @@ from dhsic.statistics.gram import (
     RowOrders,
     RowsPass,
     RowsSum,
-    rows_in_order,
 )
 from dhsic.statistics.gram_sums import GramSums, check_rows, limit_mixture, null_moments
 from dhsic.statistics.jackknife import DeletedSums, Parts
@@ -255,7 +254,7 @@ class Quadratic(Estimator):
         orbit = statistic.orbit(session, None)
         ((size, means),) = replicate(session, replace(statistic, tell=tell), orbit).told
         in_order = np.empty_like(means)
-        in_order[:, rows_in_order(orbit.groups)] = means
+        in_order[:, orbit.groups.members(0, orbit.groups.count)] = means
         estimate = self._estimate(size, prepared.combinations.kernels)
         return GramFit(in_order, estimate)
 

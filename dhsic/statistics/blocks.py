@@ -123,12 +123,8 @@ class KeptBlocks:
 
     def drawn(self, session: Session) -> NDArray[Any]:
         """The same rows where no pass keeps them: read once more, shape as of `rows_of`."""
-        numbers = []
-        for group in self._numbers.tolist():
-            # The first rows of the group, as `rows_of` takes them.
-            ranges, places = self.groups.arrange(group, group + 1)
-            rows = np.concatenate([np.arange(*span) for span in ranges])
-            numbers.append(rows[places[: self.rows]])
+        # The first rows of the groups, as `rows_of` takes them.
+        numbers = [self.groups.members(g, g + 1)[: self.rows] for g in self._numbers.tolist()]
         values = session.take([np.concatenate(numbers)] * len(self.dims))
         return np.concatenate(values, axis=1).reshape(self.count, self.rows, -1)
 

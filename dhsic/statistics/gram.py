@@ -1072,12 +1072,6 @@ def _rounding(pairs: GramPass, sums: GramSums, centres: Vector) -> Vector:
     return errors
 
 
-def rows_in_order(groups: RowGroups) -> Indices:
-    """The rows of group after group, and then those that stay, shape (n,)."""
-    arranged = groups.arrange(0, groups.count)
-    return np.concatenate([np.arange(*span) for span in arranged.ranges])[arranged.places]
-
-
 def _product_of(grams: Sequence[Matrix], side: Sequence[int]) -> Matrix:
     """The product of the matrices of a side; of one itself."""
     first, *others = (grams[k] for k in side)
