@@ -86,8 +86,8 @@ class KeptBlocks:
         mean over many columns, which takes an exponential of each.
         """
         wanted = self._wanted // (1 + all(one.spanned for one in features))
-        landmarks: Iterator[Any] = (one.map.landmarks for one in features)  # one set a column
-        dear = max(1.0, max(map(len, landmarks)) / _COLUMNS)
+        maps: Iterator[Any] = (one.map for one in features)
+        dear = max(1.0, max(len(one.landmarks) for one in maps) / _COLUMNS)
         # A block takes b^2 exponentials for each column of such a mean: b falls with the root of
         # their number, so that the work stays.
         return min(self.rows, max(_FEWEST, int(wanted / math.sqrt(dear))))

@@ -493,9 +493,10 @@ class OuterPass(PermutedPass[OuterSums]):
         for total, coset in zip(sums.cross, self.cosets, strict=True):
             # The transforms of the first variable serve all cosets, which permute the second alone.
             if coset:
-                one = range(coset, coset + 1)
-                (orders,) = self.orbit.orders(one, block.first + start, stop - start)
-                moved = self._transform(features[np.arange(len(orders))[:, None], orders])
+                one, span = range(coset, coset + 1), (block.first + start, stop - start, 0)
+                (places,) = self.orbit.places(one, 1, *span)
+                rows = features.reshape(-1, self._n_kept)[places]
+                moved = self._transform(rows.reshape(features.shape))
             else:
                 moved = still[..., self._first_moved :].copy()
             self._add_products(total, still, np.conj(moved, out=moved))

@@ -263,14 +263,9 @@ def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
     return slice(None) if len(among) == len(wanted) else np.searchsorted(among, wanted)
 
 
-def _permuted(values: Tile, orders: Indices | None) -> Tile:
-    """Values (r, groups b) in other orders (groups, b) within groups, or as they are."""
-    if orders is None:
-        return values
-    count, b = orders.shape
-    at = (orders + b * np.arange(count)[:, None]).ravel()
-    moved: Tile = values.take(at, axis=1, mode="clip")
-    return moved
+def _permuted(values: Tile, places: Indices | None) -> Tile:
+    """Values (r, b) with the rows from these places, or as they are."""
+    return values if places is None else values.take(places, axis=1, mode="clip")
 
 
 class TupleSums(NamedTuple):
@@ -364,9 +359,9 @@ class TuplePass(PermutedPass[TupleSums]):
         sums = TupleSums(cross, values[0], sides[:-1], sides[-1], values[1])
         for start in range(0, block.n_groups, self.together):
             stop = min(start + self.together, block.n_groups)
-            # The orders of groups by variable, for every coset; none where it is the identity.
+            # Where rows come from by variable, for every coset; none where it is the identity.
             first, count = block.first + start, stop - start
-            drawn = {m: self.orbit.orders(self.cosets, first, count, m) for m in self.moved}
+            drawn = {m: self.orbit.places(self.cosets, m, first, count, 0) for m in self.moved}
             orders = [
                 {m: some[r] for m, some in drawn.items() if coset}
                 for r, coset in enumerate(self.cosets)
@@ -565,9 +560,9 @@ class TuplePass(PermutedPass[TupleSums]):
                         # conj(F f) F h is the transform of sum_i f(i) h(i + k).
                         first[key] = np.conj(scipy.fft.rfft(lefts[r][left][:, group], axis=1))
                     if right not in second:
-                        x, order = rights[right,][:, group], moved.get(t.variables[right])
-                        x = x if order is None else x[:, order[g]]
-                        second[right] = scipy.fft.rfft(x, axis=1)
+                        places = moved.get(t.variables[right])
+                        rows_of = group if places is None else places[group]
+                        second[right] = scipy.fft.rfft(rights[right,][:, rows_of], axis=1)
                     spectra[r, place] += first[key][rows[left]] * second[right][rows[right,]]
         for (place, _), part in zip(strip.pairs, at, strict=True):
             sums[:, place] += spectra[:, part]
@@ -745,7 +740,8 @@ class Terms:
         t = self.tuples
         tiles = sum(1 + kernel.work_tiles for kernel in t.kernels) * len(t.landmarks[0])
         made = tiles + (len(t.pairs[0].left) + 5) * max(t.sizes)
-        return 8 * min(rows, _TERM_ROWS) * (made + 3 * sum(map(t.width, range(len(t.kernels)))))
+        widths = sum(map(t.width, range(len(t.kernels))))
+        return int(8 * min(rows, _TERM_ROWS) * (made + 3 * widths))
 
     def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
         """All terms of rows, shape (b, Q)."""
