@@ -33,8 +33,8 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.nulls import Permutation, Resampling, Shifts, monte_carlo_error, pvalues
 from dhsic.results import IndependenceTestResult, pvalue_text
-from dhsic.statistics.gram import BATCH, PermutedGrams, RowOrders
-from dhsic.statistics.orbit import Pair, orbit_of, tile_error, transform_error
+from dhsic.statistics.gram import BATCH, PermutedGrams
+from dhsic.statistics.orbit import Orbit, Pair, orbit_of, tile_error, transform_error
 from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
 from dhsic.statistics.tiles import Matrix
@@ -237,8 +237,7 @@ class PairLancaster(Estimator):
         fitted, _ = fit_combinations_on_sample(session, combinations)
         orbit, n = orbit_of(session, null), session.n
         session.step("read all rows")
-        arranged = orbit.groups.arrange(0, orbit.groups.count)
-        order = np.concatenate([np.arange(*span) for span in arranged.ranges])[arranged.places]
+        order = orbit.groups.members(0, orbit.groups.count)
         values = session.take([order] * len(session.sources))
         session.step("Gram matrices")
         pairs = zip(fitted.kernels_of(0), values, strict=True)
@@ -248,8 +247,7 @@ class PairLancaster(Estimator):
         statistics, replicates, errors = [], [], []
         tile = tile_error(session.dtype)
         unit, norms = transform_error(session.dtype, 1) + tile, [np.linalg.norm(g) for g in grams]
-        orders = RowOrders.of_all(orbit)
-        moved: Any = _Moved(range(1, null.n_resamples + 1))
+        moved: Any = _Moved(orbit, range(1, null.n_resamples + 1))
         # One after another, so that two working matrices are held and not six.
         for a, b, s in FACTORISATIONS:
             # The product of two centred matrices is not centred itself; HSIC with s needs it to be.
@@ -259,7 +257,7 @@ class PairLancaster(Estimator):
             apart = (peaks[a] * norms[b] + peaks[b] * norms[a]) * norms[s] + norm * n * peaks[s]
             errors.append(_SAFETY * (unit * norm * norms[s] + 2.0 * tile * apart / n) / n)
             statistics.append(float(np.vdot(product, grams[s])) / n)
-            permuted = PermutedGrams(moved, [product, grams[s]], orders)
+            permuted = PermutedGrams(moved, [product, grams[s]])
             parts: list[Vector] = session.map("permutation null", permuted, null.n_resamples)
             replicates.append(np.concatenate(parts)[:, 0] / n)
         return GridOutcome(
@@ -275,6 +273,7 @@ class PairLancaster(Estimator):
 class _Moved(NamedTuple):
     """Of two Gram matrices, the first held and the second permuted, as `GramPass` says it."""
 
+    orbit: Orbit
     drawn: range
     variables: tuple[int, ...] = (0, 1)
     chosen: tuple[tuple[int, ...], ...] = ((0, 1),)

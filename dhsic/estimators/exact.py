@@ -60,10 +60,8 @@ from dhsic.nulls import (
 from dhsic.statistics.gram import (
     GramFound,
     GramStatistic,
-    RowOrders,
     RowsPass,
     RowsSum,
-    rows_in_order,
 )
 from dhsic.statistics.gram_sums import GramSums, check_rows, limit_mixture, null_moments
 from dhsic.statistics.jackknife import DeletedSums, Parts
@@ -237,7 +235,7 @@ class Quadratic(Estimator):
         orbit = statistic.orbit(session, None)
         ((size, means),) = replicate(session, replace(statistic, tell=tell), orbit).told
         in_order = np.empty_like(means)
-        in_order[:, rows_in_order(orbit.groups)] = means
+        in_order[:, orbit.groups.members(0, orbit.groups.count)] = means
         return in_order, self._estimate(size, prepared.combinations.kernels)
 
     def test_each(
@@ -774,7 +772,7 @@ class _Sorted:
 
     columns: SortedColumns
     sums: GramSums
-    orders: RowOrders
+    orbit: Orbit
     start: int
     """The coset of replicate 0."""
     unbiased: bool
@@ -783,7 +781,7 @@ class _Sorted:
         """Under some permutations, shape (r,)."""
         values = []
         for coset in range(self.start + replicates.start, self.start + replicates.stop):
-            order = self.orders.of(range(coset, coset + 1), 1)[0]
+            order = self.orbit.places(range(coset, coset + 1), 1)[0]
             # A permutation moves row sums along with rows, and changes the joint sum alone.
             rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
             joint = np.array([self.columns.joint(order)])
@@ -838,11 +836,11 @@ class SortedStatistic(Statistic[RowsSum]):
     def values(self, session: Session, reduction: RowsPass, sums: RowsSum) -> Permuted:
         """The statistic and its replicates."""
         found, columns = distance_sums(*map(_half, sums.values))
-        cosets, orders = reduction.cosets, RowOrders.of_all(reduction.orbit)
+        cosets = reduction.cosets
         start = max(cosets.start, 1)
         values = [session.n * found.hsic(unbiased=self.unbiased)] if cosets.start == 0 else []
         if cosets.stop > start:
-            moved = _Sorted(columns, found, orders, start, self.unbiased)
+            moved = _Sorted(columns, found, reduction.orbit, start, self.unbiased)
             values += session.map("permutation null", moved, cosets.stop - start)
         factor = self.factor(found)
         errors = factor * found.rounding(np.dtype(np.float64))

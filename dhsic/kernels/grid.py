@@ -639,14 +639,8 @@ class Combinations:
 
     def guessed(self, dims: Sequence[int]) -> Self:
         """As if fitted to variables of so many columns, for plans: costs depend on no value."""
-        if (dims := tuple(dims)) not in self._guesses:
-            guesses = map(_guessed, self.kernels, self.spread(dims), self.factors)
-            self._guesses[dims] = replace(self, kernels=tuple(guesses))
-        return self._guesses[dims]
-
-    @cached_property
-    def _guesses(self) -> dict[tuple[int, ...], Self]:
-        return {}
+        guesses = map(_guessed, self.kernels, self.spread(dims), self.factors)
+        return replace(self, kernels=tuple(guesses))
 
     def __len__(self) -> int:
         return len(self.chosen)

@@ -86,8 +86,8 @@ class KeptBlocks:
         mean over many columns, which takes an exponential of each.
         """
         wanted = self._wanted // (1 + all(one.spanned for one in features))
-        landmarks: Iterator[Any] = (one.map.landmarks for one in features)  # one set a column
-        dear = max(1.0, max(map(len, landmarks)) / _COLUMNS)
+        maps: Iterator[Any] = (one.map for one in features)
+        dear = max(1.0, max(len(one.landmarks) for one in maps) / _COLUMNS)
         # A block takes b^2 exponentials for each column of such a mean: b falls with the root of
         # their number, so that the work stays.
         return min(self.rows, max(_FEWEST, int(wanted / math.sqrt(dear))))
@@ -123,12 +123,8 @@ class KeptBlocks:
 
     def drawn(self, session: Session) -> NDArray[Any]:
         """The same rows where no pass keeps them: read once more, shape as of `rows_of`."""
-        numbers = []
-        for group in self._numbers.tolist():
-            # The first rows of the group, as `rows_of` takes them.
-            ranges, places = self.groups.arrange(group, group + 1)
-            rows = np.concatenate([np.arange(*span) for span in ranges])
-            numbers.append(rows[places[: self.rows]])
+        # The first rows of the groups, as `rows_of` takes them.
+        numbers = [self.groups.members(g, g + 1)[: self.rows] for g in self._numbers.tolist()]
         values = session.take([np.concatenate(numbers)] * len(self.dims))
         return np.concatenate(values, axis=1).reshape(self.count, self.rows, -1)
 

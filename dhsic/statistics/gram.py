@@ -53,6 +53,8 @@ from dhsic.statistics.tiles import Matrix, column_sums
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
+Span = tuple[int, ...]
+"""First group, groups, and rows that stay after them; all rows where it is empty."""
 
 BATCH = 64
 """Permutations that are drawn and held at a time."""
@@ -84,41 +86,6 @@ _VALUES = 2**16  # entries of vectors of all rows, for every statistic and some 
 _VECTORS = 8  # of all rows, for every statistic
 
 
-@dataclass(frozen=True)
-class RowOrders:
-    """The orders that an orbit gives to the rows of some groups, and to rows that stay.
-
-    Parameters
-    ----------
-    orbit : Orbit
-        The permutations.
-    first, count : int
-        Which groups.
-    n_left : int
-        Rows that stay, after those of the groups.
-    """
-
-    orbit: Orbit
-    first: int
-    count: int
-    n_left: int
-
-    @classmethod
-    def of_all(cls, orbit: Orbit) -> Self:
-        """Those of all rows."""
-        return cls(orbit, 0, orbit.groups.count, orbit.groups.n_left)
-
-    def of(self, cosets: range, m: int) -> Indices:
-        """The orders of a variable in some cosets, shape (R, rows); the first variable stays."""
-        b, moving = self.orbit.groups.size, self.count * self.orbit.groups.size
-        orders = np.tile(np.arange(moving + self.n_left), (len(cosets), 1))
-        if m > 0 and self.count > 0:
-            moved = self.orbit.orders(cosets, self.first, self.count, m)
-            moved = moved + b * np.arange(self.count)[:, None]
-            orders[:, :moving] = moved.reshape(len(cosets), -1)
-        return orders
-
-
 class RowPiece(NamedTuple):
     """The rows of a group, or rows that stay, prepared for tiles."""
 
@@ -128,13 +95,13 @@ class RowPiece(NamedTuple):
     """One array a kernel that is no power of another."""
     columns: list[Matrix]
     """The same as the other argument."""
-    orders: RowOrders
-    """Their permutations."""
+    of: Span = ()
+    """What of all rows they are."""
 
     @property
     def stays(self) -> bool:
         """Whether they are in no group."""
-        return self.orders.count == 0
+        return self.of[1:2] == (0,)
 
 
 class PairSums(NamedTuple):
@@ -426,8 +393,8 @@ class GramPass(PermutedPass[PairSums]):
             if self.cosets.start == 0:
                 sums.products[0, :, 0] += weight * self.joint_sums(grams)
             if self.drawn:
-                columns = None if piece is other else other.orders
-                permuted = PermutedGrams(self, grams, piece.orders, columns)
+                columns = None if piece is other else other.of
+                permuted = PermutedGrams(self, grams, piece.of, columns)
                 sums.products[-len(self.drawn) :, :, 0] += weight * permuted(range(len(self.drawn)))
         return sums
 
@@ -441,9 +408,11 @@ class GramPass(PermutedPass[PairSums]):
         b, count, n_left = self.groups.size, block.n_groups, block.n_left
         values = block.values
         if self.moves:
-            orders = RowOrders(self.orbit, block.first, count, n_left)
             first, *others = values
-            moved = [x[orders.of(self.drawn, m)] for m, x in enumerate(others, 1)]
+            moved = [
+                x[self.orbit.places(self.drawn, m, block.first, count, n_left)]
+                for m, x in enumerate(others, 1)
+            ]
             values += tuple(
                 x for r in range(len(self.drawn)) for x in (first, *(y[r] for y in moved))
             )
@@ -457,7 +426,7 @@ class GramPass(PermutedPass[PairSums]):
                 places[start:stop],
                 [x[start:stop] for x in rows],
                 [x[start:stop] for x in columns],
-                RowOrders(self.orbit, block.first + g, int(g < count), 0 if g < count else n_left),
+                (block.first + g, int(g < count), 0 if g < count else n_left),
             )
             for g, (start, stop) in enumerate(itertools.pairwise(ends))
             if start < stop
@@ -590,14 +559,12 @@ class GramPass(PermutedPass[PairSums]):
             np.multiply(transformed[left], conjugate, out=product)
             products[c] += weights @ product
 
-    def hold(self, values: tuple[Matrix, ...]) -> tuple[PairSums, RowPiece, list[Matrix]]:
-        """Sums, rows in the order of their groups, and their Gram matrices less c."""
-        prepared = self.shared.rows_and_columns(values, self.dtype)
-        places, orders = np.arange(self.groups.n), RowOrders.of_all(self.orbit)
-        piece, sums = RowPiece(places, *prepared, orders), self.zeros()
-        grams = self.shared.tiles(*prepared, self.dtype)
-        self.add_tile(sums, piece, piece, grams)
-        return sums, piece, grams
+    def hold(self, values: tuple[Matrix, ...]) -> tuple[PairSums, list[Matrix]]:
+        """Sums, and the Gram matrices less c of rows in the order of their groups."""
+        rows = RowPiece(np.arange(self.groups.n), *self.shared.rows_and_columns(values, self.dtype))
+        sums, grams = self.zeros(), self.shared.tiles(rows.rows, rows.columns, self.dtype)
+        self.add_tile(sums, rows, rows, grams)
+        return sums, grams
 
 
 class HeldLines(NamedTuple):
@@ -658,7 +625,7 @@ def add_held(reduction: GramPass, sums: PairSums, grams: Sequence[Matrix]) -> No
     step = max(1, part // len(lines.weights))
     weights = lines.weights.astype(next(iter(own.values())).dtype)
     for m in {reduction.variables[right] for right in meeting}:
-        orders = RowOrders.of_all(reduction.orbit).of(reduction.cosets, m)
+        orders = reduction.orbit.places(reduction.cosets, m)
         for r, d in itertools.product(range(0, len(orders), step), range(0, len(weights), part)):
             some, at, on = orders[r : r + step], slice(r, r + step), slice(d, d + part)
             places = n * some[:, lines.rows[on]] + some[:, lines.columns[on]]
@@ -682,17 +649,17 @@ class PermutedGrams:
         The kernels, and which are multiplied, the first of variable 0.
     grams : list of ndarray, shapes (b, c)
         One a kernel.
-    rows : RowOrders
-        The permutations of the rows.
-    columns : RowOrders or None
-        Those of the columns, or None where these are the rows. The matrices are symmetric then, and
-        their entries off the diagonal are taken once and count twice.
+    rows : tuple of int, optional
+        What of all rows these are.
+    columns : tuple of int, optional
+        The same of the columns, or None where these are the rows. The matrices are symmetric then,
+        and their entries off the diagonal are taken once and count twice.
     """
 
     reduction: GramPass
     grams: list[Matrix]
-    rows: RowOrders
-    columns: RowOrders | None = None
+    rows: Span = ()
+    columns: Span | None = None
 
     def __call__(self, replicates: range) -> Vector:
         """The sums under some permutations, shape (r, C)."""
@@ -702,10 +669,10 @@ class PermutedGrams:
 
     def _drawn(self, cosets: range) -> Vector:
         """The same of few enough cosets to hold their permutations."""
-        variables = {m for m in self.reduction.variables if m}
-        rows = {m: self.rows.of(cosets, m) for m in variables}
-        columns = (
-            rows if self.columns is None else {m: self.columns.of(cosets, m) for m in variables}
+        orbit, variables = self.reduction.orbit, {m for m in self.reduction.variables if m}
+        rows, columns = (
+            {m: orbit.places(cosets, m, *span) for m in variables}
+            for span in (self.rows, self.rows if self.columns is None else self.columns)
         )
         sums = np.zeros((len(cosets), len(self.reduction.chosen)))
         height, width = self.grams[0].shape
@@ -952,13 +919,13 @@ class GramStatistic(Statistic[Any]):
         pairs, limit = reduction.pairs_of_rows, None
         centres = np.array(pairs.centres)
         if isinstance(reduction, RowsPass):
-            sums, piece, grams = pairs.hold(sums.values)
+            sums, grams = pairs.hold(sums.values)
             if pairs.orbit.shifted:
                 add_held(pairs, sums, grams)
             elif pairs.cosets.start == 0:
                 sums.products[0, :, 0] = pairs.joint_sums(grams)
             if pairs.drawn and not pairs.orbit.shifted:
-                sampled = PermutedGrams(pairs, grams, piece.orders)
+                sampled = PermutedGrams(pairs, grams)
                 parts = session.map(pairs.name, sampled, len(pairs.drawn))
                 sums.products[-len(pairs.drawn) :, :, 0] = np.concatenate(parts)
             if self.limit:
@@ -1017,7 +984,7 @@ def _statistics(pairs: GramPass, rows: Vector, products: Vector) -> Vector:
 def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
     """Sums of the products of row means under all shifts of some cosets, shape (R, C, b)."""
     b, count = pairs.groups.size, pairs.groups.count
-    orders, every = dict[int, Indices](), RowOrders.of_all(pairs.orbit)
+    orders = dict[int, Indices]()
 
     def moved(k: int) -> Vector:
         m = pairs.variables[k]
@@ -1026,7 +993,7 @@ def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
             as_they_are: Vector = rows[k][None]
             return as_they_are
         if m not in orders:
-            orders[m] = every.of(cosets, m)
+            orders[m] = pairs.orbit.places(cosets, m)
         in_order: Vector = np.take(rows[k], orders[m])
         return in_order
 
@@ -1070,12 +1037,6 @@ def _rounding(pairs: GramPass, sums: GramSums, centres: Vector) -> Vector:
     errors = unit * a * b + 2.0 * tile * (k * b + a * h) / n
     errors *= _SAFETY / n
     return errors
-
-
-def rows_in_order(groups: RowGroups) -> Indices:
-    """The rows of group after group, and then those that stay, shape (n,)."""
-    arranged = groups.arrange(0, groups.count)
-    return np.concatenate([np.arange(*span) for span in arranged.ranges])[arranged.places]
 
 
 def _product_of(grams: Sequence[Matrix], side: Sequence[int]) -> Matrix:

@@ -69,8 +69,14 @@ class GramSums(NamedTuple):
         """
         chosen, n = np.array(self.chosen), self.n
         if unbiased:
+            # Song et al. (2012); Zhang et al. (2018), equation 6: diagonals are 0, and the divisors
+            # count the quadruples of different rows.
             sums = self.without_diagonal()
-            return _u_products(sums.joint, *sums.rows[chosen.T])
+            left, right = sums.rows[chosen.T]
+            totals = left.sum(axis=1) * right.sum(axis=1) / ((n - 1) * (n - 2))
+            meeting = 2.0 * np.vecdot(left, right) / (n - 2)
+            products: Vector = (sums.joint + totals - meeting) / (n * (n - 3))
+            return products
         means = self.rows / n
         # Kalinke and Szabo (2023), equation 5: a mean of products, a product of means, and the
         # cross term; row means are all that the last two need, so that no Gram matrix stays in
@@ -82,15 +88,9 @@ class GramSums(NamedTuple):
 
     def own(self, *, unbiased: bool) -> Vector:
         """Squared HSIC of every variable of every product with itself, shape (C, M)."""
-        n = self.n
-        if unbiased:
-            off = self.rows - self.diagonal
-            norms = _u_products(self.squares - (self.diagonal**2).sum(axis=1), off, off)
-        else:
-            means = self.rows / n
-            # The same V-statistic of a kernel with itself: squares take the place of products.
-            crosses = 2.0 * np.vecdot(means, means) / n
-            norms = self.squares / n**2 + means.mean(axis=1) ** 2 - crosses
+        # Squares take the place of products.
+        every = tuple((k, k) for k in range(len(self.squares)))
+        norms = self._replace(joint=self.squares, chosen=every).hsic(unbiased=unbiased)
         each: Vector = norms[np.array(self.chosen)]
         return each
 
@@ -115,16 +115,6 @@ def check_rows(n: int, *, unbiased: bool) -> None:
             "take a V-statistic, as 'v-hsic' or unbiased=False"
         )
         raise DataError(msg)
-
-
-def _u_products(joint: Vector, left: Vector, right: Vector) -> Vector:
-    """Inner products of U-centred matrices from their sums of products and their row sums."""
-    n = left.shape[1]
-    # Song et al. (2012); Zhang et al. (2018), equation 6: diagonals are 0, and the divisors count
-    # the quadruples of different rows.
-    totals = left.sum(axis=1) * right.sum(axis=1) / ((n - 1) * (n - 2))
-    products: Vector = (joint + totals - 2.0 * np.vecdot(left, right) / (n - 2)) / (n * (n - 3))
-    return products
 
 
 def _centred_products(grams: Sequence[Matrix], means: Vector) -> Matrix:

@@ -22,7 +22,6 @@ from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.kernels import Kernel
 from dhsic.linalg import centre
-from dhsic.statistics.gram import rows_in_order
 from dhsic.statistics.martingale import chance
 from dhsic.statistics.orbit import whole_group
 from dhsic.statistics.tiles import Matrix
@@ -229,7 +228,7 @@ def martingales_of_pairs(
 ) -> tuple[CentredGrams, Matrix, Matrix]:
     """What Gram matrices say of every variable; statistics and squared HSIC of all pairs."""
     session.step("read the rows")
-    order, m = rows_in_order(whole_group(session)), len(kernels)
+    order, m = whole_group(session).members(0, 1), len(kernels)
     rows = VariableRows(kernels, tuple(session.take([order] * m)), session.dtype)
     parts = session.map("row means", rows, m, "variables")
     alone = CentredGrams(*map(np.concatenate, zip(*parts, strict=True)))

@@ -211,13 +211,13 @@ def second_moments(
     -------
     FeatureMoments
     """
-    numbered, layout, reduction = _reduction(session, features, pairs, norms=norms)
-    sums, n = _with_weights(session).reduce(reduction), session.n
+    run, numbered, reduction = _reduction(session, features, pairs, norms=norms)
+    sums, n = run.reduce(reduction), session.n
     means, values = sums.sums / n, sums.products / n
-    for crossing in layout.crossings:
+    for crossing in reduction.layout.crossings:
         # E f h' - E f E h', where both means are small, since features are about provisional ones.
         crossing.of(values)[:] -= np.outer(means[crossing.first], means[crossing.second])
-    return FeatureMoments(layout, means, values, numbered)
+    return FeatureMoments(reduction.layout, means, values, numbered)
 
 
 def moments_steps(
@@ -229,21 +229,24 @@ def moments_steps(
     then: str = "solve",
 ) -> list[DriverStep | PassPlan]:
     """The pass of `second_moments` and the step after it."""
-    _, layout, reduction = _reduction(session, features, pairs, norms=norms)
-    widest = max(f.n_summed for f in layout.kernels.values())
+    run, _, reduction = _reduction(session, features, pairs, norms=norms)
+    widest = max(f.n_summed for f in reduction.layout.kernels.values())
     return [
-        _with_weights(session).plan(reduction),
+        run.plan(reduction),
         DriverStep(then, 4 * 8 * 3 * widest**2, 8 * sum(reduction.sizes)),
     ]
 
 
 def _reduction(
-    session: Session, features: Numbered, pairs: Pairs, *, norms: bool
-) -> tuple[dict[int, Features], Layout, MomentsPass]:
-    """The features by the numbers of their kernels, their layout, and the pass."""
+    session: Session, features: Numbered, pairs: Pairs, *, norms: bool, products: bool = False
+) -> tuple[Session, dict[int, Features], MomentsPass]:
+    """The run over the variables and weights, features by numbers of kernels, and the pass."""
     made, layout = laid_out(features, pairs, norms=norms)
-    squares = None if session.weights is None else session.weights.squares
-    return made, layout, MomentsPass(layout, session.n, squares)
+    if session.weights is None:
+        return session, made, MomentsPass(layout, session.n)
+    weighted = session.over((*session.sources, session.weights.source))
+    name = "weighted products" if products else MomentsPass.name
+    return weighted, made, MomentsPass(layout, session.n, session.weights.squares, products, name)
 
 
 def laid_out(
@@ -266,13 +269,6 @@ def centring(means: Vector) -> Vector:
     return np.insert(np.eye(len(means)), 0, -means, axis=1)
 
 
-def _with_weights(session: Session) -> Session:
-    """The same run over its variables and the weights of the rows, the last, if they have any."""
-    if session.weights is None:
-        return session
-    return session.over((*session.sources, session.weights.source))
-
-
 def weighted_products(
     session: Session, features: Sequence[Features]
 ) -> tuple[Vector, ChiSquareMixture]:
@@ -288,8 +284,8 @@ def weighted_products(
     of the terms of the sum, and n |C|^2 a mixture of chi-squares whose weights are the eigenvalues
     of it.
     """
-    reduction = _of_products(session, features)
-    sums = _with_weights(session).reduce(reduction)
+    run, _, reduction = _reduction(session, features, BOTH[:1], norms=False, products=True)
+    sums = run.reduce(reduction)
     session.step("spectrum")
     cross, moment = reduction.centred(sums)
     return cross, ChiSquareMixture.of_covariance(moment)
@@ -297,17 +293,12 @@ def weighted_products(
 
 def weighted_steps(session: Session, features: Sequence[Features]) -> list[DriverStep | PassPlan]:
     """The pass of `weighted_products` and the step after it."""
-    reduction = _of_products(session, features)
+    run, _, reduction = _reduction(session, features, BOTH[:1], norms=False, products=True)
     _, products = reduction.sizes
     return [
-        _with_weights(session).plan(reduction),
+        run.plan(reduction),
         DriverStep("spectrum", 5 * 8 * products, 8 * products),
     ]
-
-
-def _of_products(session: Session, features: Sequence[Features]) -> MomentsPass:
-    *_, plain = _reduction(session, features, BOTH[:1], norms=False)
-    return replace(plain, name="weighted products", products=True)
 
 
 def spectral_law(left: Vector, right: Vector, null: Spectral, seed: int) -> Distribution:

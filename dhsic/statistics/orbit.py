@@ -104,21 +104,30 @@ class Orbit:
         within = "all rows" if count == 1 else f"{count:,} groups of rows"
         return f"all {b:,} shifts{of and f'{of} random orders'} within {within}"
 
-    def orders(self, cosets: range, first: int, count: int, variable: int = 1) -> NDArray[np.intp]:
-        """Permutations of the rows of some groups in some cosets, shape (R, count, b).
+    def places(
+        self,
+        cosets: range,
+        variable: int,
+        first: int = 0,
+        count: int | None = None,
+        n_left: int | None = None,
+    ) -> NDArray[np.intp]:
+        """Where rows of a variable come from in some cosets, shape (R, rows).
 
-        Those of coset 0 are the identity.
+        They are those of some groups, and then rows that stay, of which all are taken where none
+        are given. Coset 0 holds the data, as its shift by 0: its rows stay.
         """
-        if 0 not in cosets:
+        count = self.groups.count if count is None else count
+        n_left = self.groups.n_left if n_left is None else n_left
+        moving, b = count * self.groups.size, self.groups.size
+        places = np.tile(np.arange(moving + n_left), (len(cosets), 1))
+        if count and (drawn := cosets[1:] if 0 in cosets else cosets):
             # A variable that moves has orders of its own. Several orders of one pairing, with the
             # data counted once, are not exact: 8.5 % of true nulls rejected at 1 % for n = 10.
-            return self.groups.orders(cosets, first, count, variable)
-        # Coset 0 holds the data, as its shift by 0.
-        same = np.broadcast_to(np.arange(self.groups.size), (1, count, self.groups.size))
-        if len(cosets) == 1:
-            return same
-        others = self.groups.orders(range(1, cosets.stop), first, count, variable)
-        return np.concatenate([same, others])
+            orders = self.groups.orders(drawn, first, count, variable)
+            orders = orders + b * np.arange(count)[:, None]
+            places[-len(drawn) :, :moving] = orders.reshape(len(drawn), -1)
+        return places
 
 
 class PermutedPass(Pass[State]):

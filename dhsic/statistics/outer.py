@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import Footprint, GroupBlock, add
 from dhsic.engine.session import Session
-from dhsic.linalg import rounding_unit, solve_lower, squared_norms
+from dhsic.linalg import rounding_unit, solve_lower
 from dhsic.statistics.blocks import KeptBlocks
 from dhsic.statistics.features import Crossing, Features, Layout, ProductPlace
 from dhsic.statistics.orbit import Orbit, PermutedPass, tile_error, transform_error
@@ -260,15 +260,12 @@ class OuterStatistic(Statistic["OuterSums"]):
         features, squares = layout.kernels[k], sums.raw[layout.raw_places[k]]
         # Squares about 0, from those about the provisional mean, from which the sums are about 0.
         about = squares + reduction.groups.n * np.square(features.centre, dtype=np.float64)
-        if features.matrix is not None:
-            weights = np.square(features.matrix, dtype=np.float64).sum(axis=0)
-            norm = sums.norms[list(layout.kernels).index(k)]
-            return math.sqrt(weights @ about), math.sqrt(norm)
-        if self.features[k].factor is None:
-            return math.sqrt(about.sum()), math.sqrt(squares.sum())
-        # sum_a (L^-1)_aj^2 is what whitening makes of an independent error of feature j.
-        weights = squared_norms(self.features[k].inverse)
-        return math.sqrt(weights @ about), math.sqrt(weights @ squares)
+        by, weights = features.matrix, np.ones(len(squares))
+        if (whitening := self.features[k].by_row if by is None else by) is not None:
+            # sum_a (L^-1)_aj^2 is what whitening makes of an independent error of feature j.
+            weights = np.square(whitening, dtype=np.float64).sum(axis=0)
+        norm = weights @ squares if by is None else sums.norms[list(layout.kernels).index(k)]
+        return math.sqrt(weights @ about), math.sqrt(norm)
 
 
 @dataclass(frozen=True)
@@ -496,9 +493,10 @@ class OuterPass(PermutedPass[OuterSums]):
         for total, coset in zip(sums.cross, self.cosets, strict=True):
             # The transforms of the first variable serve all cosets, which permute the second alone.
             if coset:
-                one = range(coset, coset + 1)
-                (orders,) = self.orbit.orders(one, block.first + start, stop - start)
-                moved = self._transform(features[np.arange(len(orders))[:, None], orders])
+                one, span = range(coset, coset + 1), (block.first + start, stop - start, 0)
+                (places,) = self.orbit.places(one, 1, *span)
+                rows = features.reshape(-1, self._n_kept)[places]
+                moved = self._transform(rows.reshape(features.shape))
             else:
                 moved = still[..., self._first_moved :].copy()
             self._add_products(total, still, np.conj(moved, out=moved))

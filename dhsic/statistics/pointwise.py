@@ -263,14 +263,9 @@ def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
     return slice(None) if len(among) == len(wanted) else np.searchsorted(among, wanted)
 
 
-def _permuted(values: Tile, orders: Indices | None) -> Tile:
-    """Values (r, groups b) in other orders (groups, b) within groups, or as they are."""
-    if orders is None:
-        return values
-    count, b = orders.shape
-    at = (orders + b * np.arange(count)[:, None]).ravel()
-    moved: Tile = values.take(at, axis=1, mode="clip")
-    return moved
+def _permuted(values: Tile, places: Indices | None) -> Tile:
+    """Values (r, b) with the rows from these places, or as they are."""
+    return values if places is None else values.take(places, axis=1, mode="clip")
 
 
 class TupleSums(NamedTuple):
@@ -364,9 +359,9 @@ class TuplePass(PermutedPass[TupleSums]):
         sums = TupleSums(cross, values[0], sides[:-1], sides[-1], values[1])
         for start in range(0, block.n_groups, self.together):
             stop = min(start + self.together, block.n_groups)
-            # The orders of groups by variable, for every coset; none where it is the identity.
+            # Where rows come from by variable, for every coset; none where it is the identity.
             first, count = block.first + start, stop - start
-            drawn = {m: self.orbit.orders(self.cosets, first, count, m) for m in self.moved}
+            drawn = {m: self.orbit.places(self.cosets, m, first, count, 0) for m in self.moved}
             orders = [
                 {m: some[r] for m, some in drawn.items() if coset}
                 for r, coset in enumerate(self.cosets)
@@ -453,45 +448,39 @@ class TuplePass(PermutedPass[TupleSums]):
                 tile -= t.pilot(side[0], strip.numbers[side])
             yield strip, tiles
 
-    def _factors(self, strip: Strip, tiles: SideTiles) -> dict[Side, list[Tile]]:
-        """The factors (r, rows) of every side that is a product of several kernels."""
-        t, found = self.tuples, dict[Side, list[Tile]]()
-        for side, at in strip.numbers.items():
-            if len(side) > 1:
-                found[side] = [tiles[k,][strip.rows[side, k]] for k in side]
-                if t.form == "joint":
-                    # With their pilots added the tiles are the kernels as they are.
-                    pairs = zip(side, found[side], strict=True)
-                    found[side] = [values + t.pilot(k, at) for k, values in pairs]
-        return found
+    def _products(self, strip: Strip, factors: dict[Side, list[Tile]], orders: Orders) -> SideTiles:
+        """Sides of several kernels, from these with rows in the orders of their variables.
 
-    def _product(self, side: Side, strip: Strip, factors: list[Tile], orders: Orders) -> Tile:
-        """A side of several kernels, from its factors with rows in the orders of their variables.
-
-        It is their product less that of their pilots, or the product of kernels about their pilots.
+        They are products of the kernels less that of their pilots, so that they are small, or
+        products of kernels about their pilots.
         """
-        t = self.tuples
-        moved = [
-            _permuted(values, orders.get(t.variables[k]))
-            for k, values in zip(side, factors, strict=True)
-        ]
-        product: Tile = math.prod(moved[1:], start=moved[0])
-        if t.form == "joint":
-            # Less the product of the pilots, so that the side is small.
-            product -= math.prod(t.pilot(k, strip.numbers[side]) for k in side)
-        return product
+        t, products = self.tuples, SideTiles()
+        for side, some in factors.items():
+            pairs = zip(side, some, strict=True)
+            first, *others = (_permuted(x, orders.get(t.variables[k])) for k, x in pairs)
+            products[side] = math.prod(others, start=first)
+            if t.form == "joint":
+                products[side] -= math.prod(t.pilot(k, strip.numbers[side]) for k in side)
+        return products
 
     def _add(
         self, sums: TupleSums, strip: Strip, tiles: SideTiles, orders: list[Orders] | None
     ) -> None:
         """Add some whole groups, or rows that no permutation moves, at a strip of landmarks."""
-        t, factors = self.tuples, self._factors(strip, tiles)
-        sides = tiles | {
-            side: self._product(side, strip, some, {}) for side, some in factors.items()
+        t = self.tuples
+        # With their pilots added the tiles are the kernels as they are.
+        factors = {
+            side: [
+                tiles[k,][strip.rows[side, k]] + (t.pilot(k, at) if t.form == "joint" else 0)
+                for k in side
+            ]
+            for side, at in strip.numbers.items()
+            if len(side) > 1
         }
+        sides = tiles | self._products(strip, factors, {})
         count = 1 if orders is None else next(iter(sides.values())).shape[1] // self.groups.size
         norms = {
-            side: _sums_of_products(*[x.reshape(len(x), count, -1)] * 2)
+            side: _sums_of_products(*[x.reshape(len(x), count, x.shape[1] // count)] * 2)
             for side, x in sides.items()
         }
         squares = {side: x.sum(axis=1) for side, x in norms.items()}
@@ -511,11 +500,7 @@ class TuplePass(PermutedPass[TupleSums]):
         lefts = []
         for r, moved in enumerate(orders):
             # Products of several variables are others in every coset that moves some of them.
-            made = {
-                side: self._product(side, strip, some, moved)
-                for side, some in factors.items()
-                if moved and t.form == "joint"
-            }
+            made = self._products(strip, factors, moved) if moved and t.form == "joint" else {}
             totals = plain | {side: x.sum(axis=1) for side, x in made.items()}
             self._add_sides(sums.sides[r], strip, totals)
             if self.orbit.shifted:
@@ -575,9 +560,9 @@ class TuplePass(PermutedPass[TupleSums]):
                         # conj(F f) F h is the transform of sum_i f(i) h(i + k).
                         first[key] = np.conj(scipy.fft.rfft(lefts[r][left][:, group], axis=1))
                     if right not in second:
-                        x, order = rights[right,][:, group], moved.get(t.variables[right])
-                        x = x if order is None else x[:, order[g]]
-                        second[right] = scipy.fft.rfft(x, axis=1)
+                        places = moved.get(t.variables[right])
+                        rows_of = group if places is None else places[group]
+                        second[right] = scipy.fft.rfft(rights[right,][:, rows_of], axis=1)
                     spectra[r, place] += first[key][rows[left]] * second[right][rows[right,]]
         for (place, _), part in zip(strip.pairs, at, strict=True):
             sums[:, place] += spectra[:, part]
@@ -755,7 +740,8 @@ class Terms:
         t = self.tuples
         tiles = sum(1 + kernel.work_tiles for kernel in t.kernels) * len(t.landmarks[0])
         made = tiles + (len(t.pairs[0].left) + 5) * max(t.sizes)
-        return 8 * min(rows, _TERM_ROWS) * (made + 3 * sum(map(t.width, range(len(t.kernels)))))
+        widths = sum(map(t.width, range(len(t.kernels))))
+        return int(8 * min(rows, _TERM_ROWS) * (made + 3 * widths))
 
     def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
         """All terms of rows, shape (b, Q)."""

@@ -79,7 +79,7 @@ class Tiling:
         """Bytes of the tiles of all kernels and their work, and of prepared rows."""
         # Rows are prepared for float64 at the most.
         rows = 3 * 8 * ROW_TILE * sum(columns.shape[1] for columns in self.columns)
-        return self._tiles * self.tile_bytes + rows
+        return int(self._tiles * self.tile_bytes + rows)
 
     def of(self, values: Sequence[NDArray[Any]]) -> Iterator[GramTiles]:
         """Tiles of the rows of a block with all landmarks, one after another."""

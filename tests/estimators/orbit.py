@@ -46,7 +46,8 @@ class Moves:
         found = groups.arrange(0, groups.count)
         rows = np.concatenate([np.arange(a, b) for a, b in found.ranges])[found.places]
         own = rows[: groups.count * groups.size].reshape(groups.count, groups.size)
-        within = self.orbit.orders(coset, 0, groups.count, variable)
+        whole = self.orbit.places(range(coset, coset + 1), variable)[0][: own.size]
+        within = whole.reshape(own.shape) - groups.size * np.arange(groups.count)[:, None]
         order = np.arange(groups.n)
         order[own] = np.take_along_axis(own, np.roll(within, -shift * shifted, axis=1), axis=1)
         return order
