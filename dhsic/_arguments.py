@@ -83,7 +83,7 @@ class RunArguments(UntimedArguments, total=False):
     time: float | str | None
 
 
-def runs(
+def takes_run(
     function: Callable[Given, Returned], taken: type[Any] = RunArguments
 ) -> Callable[Given, Returned]:
     """Make a public function of one whose last parameter, `RunArguments`, says how it runs.

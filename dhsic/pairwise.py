@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic import plots
-from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, runs
+from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
 from dhsic._fields import run_batch, run_fields, variable_summary
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, check_level, shown
@@ -368,7 +368,7 @@ class DependenceMatrix(RunFields):
         )
 
 
-@runs
+@takes_run
 def dependence_matrix(
     *variables: Any,
     kernels: Kernels | None = None,

@@ -435,6 +435,14 @@ def test_labels__are_columns_beside_numbers(estimator):
 # Sensitivities
 
 
+def test_plan__times_the_map_of_sensitivities_too():
+    x = np.random.default_rng(0).standard_normal((300, 3))
+    options = {"by": "sensitivity", "estimator": dhsic.NystromMHSIC(20), "threads": 1}
+    plan = dhsic.plan_ranking(x, x[:, 0], **options)
+    assert "sensitivities" in {one.name for one in plan.passes}
+    assert plan.timed.blocks.keys() == {one.name for one in plan.passes}
+
+
 def test_sensitivity__is_that_of_the_map_of_all_columns_together():
     x, y = make(n=400, d=5)
     for estimator in (dhsic.NystromMHSIC(50), dhsic.VHSIC()):
