@@ -519,8 +519,7 @@ def read_kernel(kernel: Any) -> Kernel | None:
         return parse(kernel)
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
-    if isinstance(kernel, type) and issubclass(kernel, Kernel):
-        msg = f"kernels must be names or Kernel values, got the class: write {kernel.__name__}()"
-        raise InvalidArgumentError(msg)
-    msg = f"kernels must be names or Kernel values, got {shown(kernel)}"
+    made = isinstance(kernel, type) and issubclass(kernel, Kernel)
+    got = f"the class: write {kernel.__name__}()" if made else shown(kernel)
+    msg = f"kernels must be names or Kernel values, got {got}"
     raise InvalidArgumentError(msg)
