@@ -75,7 +75,7 @@ class RunArguments(UntimedArguments, total=False):
     time: float | str | None
 
 
-def runs(
+def takes_run(
     function: Callable[Given, Returned], taken: type[Any] = RunArguments
 ) -> Callable[Given, Returned]:
     """Make a public function of one whose last parameter, `RunArguments`, says how it runs.
@@ -511,8 +511,7 @@ def read_kernel(kernel: Any) -> Kernel | None:
         return parse(kernel)
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
-    if isinstance(kernel, type) and issubclass(kernel, Kernel):
-        msg = f"kernels must be names or Kernel values, got the class: write {kernel.__name__}()"
-        raise InvalidArgumentError(msg)
-    msg = f"kernels must be names or Kernel values, got {shown(kernel)}"
+    made = isinstance(kernel, type) and issubclass(kernel, Kernel)
+    got = f"the class: write {kernel.__name__}()" if made else shown(kernel)
+    msg = f"kernels must be names or Kernel values, got {got}"
     raise InvalidArgumentError(msg)

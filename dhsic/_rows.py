@@ -49,10 +49,11 @@ class RowLabels(NamedTuple):
         InvalidArgumentError
             Says which.
         """
-        given_values = {"confidence": (confidence, "as 0.95"), "minimum": (minimum, "as 0.04")}
-        asked = [what for what, (value, _) in given_values.items() if value is not None]
-        for what in asked:
-            check_level(given_values[what][0], what, given_values[what][1])
+        levels = ("confidence", confidence, "as 0.95"), ("minimum", minimum, "as 0.04")
+        asked = [what for what, value, _ in levels if value is not None]
+        for what, value, usual in levels:
+            if value is not None:
+                check_level(value, what, usual)
         # Rows of a stratum are standardised together: with strata of two rows 63 % of intervals of
         # 95 % held the truth.
         each = {"order": self.order, **self.given}

@@ -159,24 +159,19 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
     needed = signature(function)
     parameters = needed.parameters.values()
     stars = [one.name for one in parameters if one.kind is one.VAR_POSITIONAL]
-    known = {
-        # A mapping keeps the order of the signature, in which an error lists the names.
-        name: None
-        for name, parameter in needed.parameters.items()
-        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    }.keys()
+    kinds = Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD
+    # Keys keep the order of the signature, in which an error lists the names.
+    known = dict.fromkeys(one.name for one in parameters if one.kind in kinds).keys()
     return checked
 
 
 def _taken(function: Signature) -> str:
     """End of an error message that lists the arguments there are."""
-    by_name, others = [], []
-    for one in function.parameters.values():
-        if one.kind is Parameter.KEYWORD_ONLY:
-            by_name.append(one.name)
-        else:
-            # Written as in the signature, so that a star tells of any number of variables.
-            others.append(str(one.replace(annotation=Parameter.empty, default=Parameter.empty)))
+    every, empty = function.parameters.values(), Parameter.empty
+    by_name = [one.name for one in every if one.kind is one.KEYWORD_ONLY]
+    # Written as in the signature, so that a star tells of any number of variables.
+    bare = (one.replace(annotation=empty, default=empty) for one in every)
+    others = [str(one) for one in bare if one.kind is not one.KEYWORD_ONLY]
     named = [f"by name {', '.join(by_name)}"] if by_name else []
     return f"it takes {' and '.join([', '.join(others), *named])}"
 

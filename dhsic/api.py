@@ -13,7 +13,7 @@ from dhsic._arguments import (
     choose_measure,
     choose_method,
     plan_measure,
-    runs,
+    takes_run,
 )
 from dhsic._fields import assess, result_fields, tested_fields
 from dhsic._rows import Order, RowLabels
@@ -28,7 +28,7 @@ from dhsic.results import DependenceEstimate, IndependenceTestResult
 from dhsic.statistics.neighbours import Neighbours
 
 
-@runs
+@takes_run
 def independence_test(
     *variables: Any,
     kernels: Kernels | Grid | None = None,
@@ -217,7 +217,7 @@ def independence_test(
     return result
 
 
-@runs
+@takes_run
 def hsic(
     *variables: Any,
     kernels: Kernels | None = None,
@@ -294,7 +294,7 @@ def hsic(
     return DependenceEstimate(**result_fields(session, chosen, choice, estimate), **assessed)
 
 
-@runs
+@takes_run
 def witness_functions(
     x: Any,
     y: Any,

@@ -17,7 +17,7 @@ from dhsic._arguments import (
     UntimedArguments,
     choose_measure,
     read_single_kernels,
-    runs,
+    takes_run,
 )
 from dhsic._fields import run_fields
 from dhsic._validation import check_level
@@ -141,7 +141,7 @@ class DependenceDifference(RunFields):
         return axes
 
 
-@partial(runs, taken=UntimedArguments)
+@partial(takes_run, taken=UntimedArguments)
 def dependence_difference(
     *variables: Any,
     kernels: Kernels | None = None,

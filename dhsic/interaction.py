@@ -15,7 +15,7 @@ from dhsic._arguments import (
     RunOptions,
     choose_measure,
     read_single_kernels,
-    runs,
+    takes_run,
 )
 from dhsic._fields import result_fields, run_batch
 from dhsic._rows import RowLabels
@@ -308,7 +308,7 @@ InteractionNull = Literal["auto", "shifts", "permutation"]
 _NAMES: dict[type[Estimator], str] = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
 
 
-@runs
+@takes_run
 def interaction_test(
     *variables: Any,
     kernels: Kernels | None = None,

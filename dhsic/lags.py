@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
-from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, runs
+from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
 from dhsic._fields import run_batch, run_fields, variable_summary
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, check_level, shown
@@ -231,7 +231,7 @@ class LagScan(RunFields):
         return axes
 
 
-@runs
+@takes_run
 def lag_scan(
     x: Any,
     y: Any,

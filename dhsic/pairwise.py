@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic import plots
-from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, runs
+from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
 from dhsic._fields import run_batch, run_fields, variable_summary
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, check_level, shown
@@ -369,7 +369,7 @@ class DependenceMatrix(RunFields):
         )
 
 
-@runs
+@takes_run
 def dependence_matrix(
     *variables: Any,
     kernels: Kernels | None = None,
@@ -540,13 +540,9 @@ def _statistics(
 def _steps(session: Session, statistics: Sequence[tuple[OuterStatistic, Orbit]]) -> Steps:
     """The passes over the data, once the features are drawn."""
     whole = statistics[0][0].features
-    steps = moments_steps(session, whole, _alone(whole), then="estimate")
+    alone = [(m, m) for m in range(len(whole))]
+    steps = moments_steps(session, whole, alone, then="estimate")
     return sum((replicate_steps(session, *one, SHARE_OF_MANY) for one in statistics), steps)
-
-
-def _alone(features: Sequence[Features]) -> list[tuple[int, int]]:
-    """Every variable with itself."""
-    return [(m, m) for m in range(len(features))]
 
 
 def _plan(
@@ -579,7 +575,7 @@ def _tested(
     steps = _steps(session, statistics)
     plan_of(session, steps, estimator.remedy, estimator.n_drawn(session)).check()
     pairs, whole = combinations.chosen, statistics[0][0].features
-    alone = _alone(whole)
+    alone = [(m, m) for m in range(len(whole))]
     if isinstance(null, Spectral):
         remedy = "take null='shifts', which is exact"
         detail = guard_features(session, whole, pairs, null, remedy)
@@ -595,8 +591,8 @@ def _tested(
     if isinstance(null, Spectral):
         spectra = [moments.spectrum(m) for m in range(len(whole))]
         sizes = np.concatenate([hsic, own])
-        both = _spectral_pvalues(session, sizes, [*pairs, *alone], spectra, whole, null)
-        ps, own_ps = np.split(both, [len(pairs)])
+        found = _spectral_pvalues(session, sizes, [*pairs, *alone], spectra, whole, null)
+        ps, own_ps = np.split(found, [len(pairs)])
     else:
         statistic, orbit = statistics[1]
         # Of a variable with itself no replicate is as large.
@@ -609,8 +605,8 @@ def _tested(
                 chance[numbers] = drawn_for.mean(axis=0) / session.n
         detail = "; ".join(filter(None, (orbit.detail, _directions_text(drawn.features))))
     summary = replace(drawn.landmarks, kept=tuple(one.n_features for one in whole))
-    hsics = own, hsic
-    return _fields_of(session, combinations.kernels, hsics, chance, (own_ps, ps), summary, detail)
+    both = own_ps, ps
+    return _fields_of(session, combinations.kernels, own, hsic, chance, both, summary, detail)
 
 
 def _plan_of_products(
@@ -640,31 +636,49 @@ def _tested_by_products(
     chance = _products(roots, hsic.dtype)
     # Statistics of n - 1 equal terms are the largest: by Cauchy and Schwarz sqrt(n - 1).
     largest = np.full(len(alone.own), math.sqrt(session.n - 1))
-    ps, hsics = (normal_pvalues(largest), normal_pvalues(statistics)), (alone.own, hsic)
-    return _fields_of(session, fitted.kernels, hsics, chance, ps, None, detail)
+    both = normal_pvalues(largest), normal_pvalues(statistics)
+    return _fields_of(session, fitted.kernels, alone.own, hsic, chance, both, None, detail)
 
 
 def _fields_of(
     session: Session,
     kernels: Sequence[Kernel],
-    hsic: tuple[Vector, Sizes],
+    own: Vector,
+    hsic: Sizes,
     chance: Sizes,
     pvalues: tuple[Vector, Vector],
     landmarks: LandmarkSummary | None,
     detail: str,
 ) -> dict[str, Any]:
-    """Fields of a matrix, of HSIC and p-values of the variables alone and of all pairs."""
-    made = {
-        "own_hsic": hsic[0],
-        "own_pvalues": pvalues[0],
-        "pair_hsic": hsic[1],
-        "pair_cka": _cka(session, *hsic, chance),
-        "pair_pvalues": pvalues[1],
-    }
-    for values in made.values():
+    """Fields of a matrix; p-values are of the variables alone and of all pairs.
+
+    CKA is HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), Cortes et al. (2012), definition 4, both less
+    the mean of HSIC(x, y) over permutations, which many categories or columns make large.
+    """
+    norms = np.sqrt(own)
+    if not norms.all():
+        still = [name for name, norm in zip(session.names, norms, strict=True) if not norm]
+        named = ", ".join(map(repr, still))
+        msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
+        raise InvalidArgumentError(msg)
+    scale = _products(norms, hsic.dtype)
+    scale -= chance
+    cka = np.divide(hsic - chance, scale, out=np.zeros_like(scale), where=scale > 0.0)
+    # By Cauchy and Schwarz it is at most 1; rounding is not.
+    np.minimum(cka, 1.0, out=cka)
+    alone, pairs = pvalues
+    for values in (own, alone, hsic, cka, pairs):
         values.flags.writeable = False  # so that the result takes no copy
-    variables = tuple(map(variable_summary, session.sources, kernels))
-    return {**made, "variables": variables, "landmarks": landmarks, "null_reason": detail}
+    return {
+        "own_hsic": own,
+        "own_pvalues": alone,
+        "pair_hsic": hsic,
+        "pair_cka": cka,
+        "pair_pvalues": pairs,
+        "variables": tuple(map(variable_summary, session.sources, kernels)),
+        "landmarks": landmarks,
+        "null_reason": detail,
+    }
 
 
 def _square(pairs: Sizes, diagonal: Any) -> NDArray[Any]:
@@ -682,24 +696,6 @@ def _products(values: Vector, dtype: DTypeLike = np.float64) -> Sizes:
         start, stop = stop, stop + m - 1 - i
         np.multiply(values[i], values[i + 1 :], out=products[start:stop], casting="same_kind")
     return products
-
-
-def _cka(session: Session, own: Vector, hsic: Sizes, chance: Sizes) -> Sizes:
-    """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)) of all pairs, Cortes et al. (2012), definition 4.
-
-    Both less the mean of HSIC(x, y) over permutations, which many categories or columns make large.
-    """
-    norms = np.sqrt(own)
-    if not norms.all():
-        still = [name for name, norm in zip(session.names, norms, strict=True) if not norm]
-        named = ", ".join(map(repr, still))
-        msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
-        raise InvalidArgumentError(msg)
-    scale = _products(norms, hsic.dtype)
-    scale -= chance
-    cka = np.divide(hsic - chance, scale, out=np.zeros_like(scale), where=scale > 0.0)
-    # By Cauchy and Schwarz it is at most 1; rounding is not.
-    return np.minimum(cka, 1.0, out=cka)
 
 
 def _directions_text(features: Sequence[Features]) -> str:

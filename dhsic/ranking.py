@@ -21,7 +21,7 @@ from dhsic._arguments import (
     check_kernel,
     read_kernel,
     read_single_kernels,
-    runs,
+    takes_run,
 )
 from dhsic._fields import run_batch, run_fields
 from dhsic._removed import removed
@@ -734,7 +734,7 @@ Joint = tuple[Kernel, Kernel] | None
 """Kernels of all features as one variable and of the target, where there is a map of these."""
 
 
-@runs
+@takes_run
 def rank_features(
     features: Any = None,
     target: Any = None,
@@ -923,23 +923,17 @@ def rank_features(
             others.append(Intervals.of(some, one, combinations, level).plan(some))
         return replace(plan, steps=sum((other.steps for other in others), plan.steps))
 
-    # An estimator fits if the whole run does, the map of sensitivities included.
-    fit: Any = {"planner": planner, "tuples": joint is not None}
-    method, _, reason = choose_estimator(estimator, session, every, null, n_resamples, **fit)
-    law, null_reason = find_null(null, method, session, n_resamples, every)
-    if not isinstance(law, Resampling):  # a chain of tests
-        raise InvalidArgumentError(msg)
-    sure = None if confidence is None else Intervals.of(session, method, every, confidence)
-
     def runner(
-        one: Estimator, some: Session, combinations: Combinations
+        one: Estimator, some: Session, combinations: Combinations, level: float | None = None
     ) -> tuple[GridOutcome, tuple[RankedColumn, ...]]:
+        drawn: Any = find_null(null, one, some, n_resamples, combinations)[0]
         kept = varying(some, chosen)
         # A constant would count as a test of many, and cost the others power.
         tested = combinations.part(kept)
-        outcome = one.test_grid(some, tested, law)
+        outcome = one.test_grid(some, tested, drawn)
         found = _found(outcome, some.dtype)
-        if sure is not None:
+        if level is not None:
+            sure = Intervals.of(some, one, combinations, level)
             intervals = zip(*replace(sure, combinations=tested).of_features(some), strict=True)
             for (low, high), each in zip(_ENDS.values(), intervals, strict=True):
                 found |= {low: [x.low for x in each], high: [x.high for x in each]}
@@ -953,11 +947,17 @@ def rank_features(
             )
         return outcome, columns
 
+    # An estimator fits if the whole run does, the map of sensitivities included.
+    fit: Any = {"planner": planner, "runner": runner, "tuples": joint is not None}
+    method, _, reason = choose_estimator(estimator, session, every, null, n_resamples, **fit)
+    law, null_reason = find_null(null, method, session, n_resamples, every)
+    if not isinstance(law, Resampling):  # a chain of tests
+        raise InvalidArgumentError(msg)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
     kernels = (*chosen.kernels, every.kernels[-1])
-    of: Any = {"computes": "column ranking", "joint": joint, "intervals": sure}
-    both = partial(planner, level=confidence), runner
+    of: Any = {"computes": "column ranking", "joint": joint, "confidence": confidence}
+    both = partial(planner, level=confidence), partial(runner, level=confidence)
     outcome, ranked = run_batch(session, *both, method, every, law, kernels, **of)
     return ColumnRanking(
         features=ranked,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import RunArguments, RunOptions, choose_method, runs
+from dhsic._arguments import RunArguments, RunOptions, choose_method, takes_run
 from dhsic._fields import tested_fields
 from dhsic._plugins import load_plugins
 from dhsic._rows import RowLabels
@@ -345,7 +345,7 @@ _FEWEST = 2
 _SAMPLE = "sample"  # the variable that says of every row which sample it is of
 
 
-@runs
+@takes_run
 def two_sample_test(
     *samples: Any,
     kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
@@ -397,7 +397,7 @@ def two_sample_test(
 
         To set options, pass a value of the estimator of independence that computes it:
         `NystromMHSIC`, `RFFHSIC`, `BlockHSIC`, `VHSIC`, `UHSIC`.
-    null : str, Permutation, Gamma, Spectral, Martingale or Normal, optional
+    null : str, Shifts, Permutation, Gamma, Spectral, Martingale or Normal, optional
         As for `independence_test`; a null that the estimator supports.
     n_resamples
         As for `independence_test`.

@@ -18,7 +18,7 @@ from dhsic._arguments import (
     choose_method,
     read_given,
     read_single_kernels,
-    runs,
+    takes_run,
 )
 from dhsic._fields import run_fields, tested_fields
 from dhsic._rows import Order, RowLabels
@@ -594,7 +594,7 @@ class DAGSearch(RunFields):
         ]
 
 
-@runs
+@takes_run
 def score_dags(
     *variables: Any,
     names: Sequence[str] | None = None,
@@ -718,7 +718,7 @@ def score_dags(
     )
 
 
-@runs
+@takes_run
 def search_dag(
     *variables: Any,
     names: Sequence[str] | None = None,
@@ -1069,7 +1069,7 @@ class ResidualIndependenceTestResult(IndependenceTestResult):
         return [{**row, "given": ", ".join(self.given), "method": method}]
 
 
-@runs
+@takes_run
 def residual_independence_test(
     x: Any,
     y: Any,

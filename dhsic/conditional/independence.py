@@ -46,7 +46,7 @@ from dhsic._arguments import (
     choose_method,
     read_given,
     read_single_kernels,
-    runs,
+    takes_run,
 )
 from dhsic._fields import result_fields, tested_fields
 from dhsic._random import generator
@@ -185,7 +185,7 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
         return [{**row, "given": ", ".join(self.given), "method": method}]
 
 
-@partial(runs, taken=UntimedArguments)
+@partial(takes_run, taken=UntimedArguments)
 def conditional_independence_test(
     x: Any,
     y: Any,

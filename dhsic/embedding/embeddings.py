@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self, Unpack, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import RunArguments, RunOptions, check_kernel, read_kernel, runs
+from dhsic._arguments import RunArguments, RunOptions, check_kernel, read_kernel, takes_run
 from dhsic._files import check_regular, parse_json
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import generator
@@ -471,7 +471,7 @@ class MeanEmbedding(BarResult):
             raise InvalidArgumentError(msg)
 
 
-@runs
+@takes_run
 def mean_embedding(
     x: Any,
     kernel: KernelName | str | Kernel = "gaussian",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Unpack, ca
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, runs
+from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
 from dhsic._fields import result_fields
 from dhsic._validation import check_choice, check_integer, nearest
 from dhsic.engine.blocks import kinds_of
@@ -428,7 +428,7 @@ def map_columns(dims: Mapping[str, int]) -> dict[str, int]:
     return {**dims, SAMPLES: 1}
 
 
-@runs
+@takes_run
 def sensitivity_map(
     *variables: Any,
     of: Of = "statistic",

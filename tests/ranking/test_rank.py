@@ -15,6 +15,7 @@ import dhsic
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Columns, Delta, Gaussian, Laplacian, OnColumns, parse
 from dhsic.nulls import step_down
+from dhsic.sensitivity.maps import column_sensitivities
 from tests import oracles as gram_oracles
 from tests.dependent_rows import CASES, series
 from tests.ranking import oracles
@@ -433,6 +434,32 @@ def test_labels__are_columns_beside_numbers(estimator):
 
 
 # Sensitivities
+
+
+def test_plan__times_the_map_of_sensitivities_too():
+    x = np.random.default_rng(0).standard_normal((300, 3))
+    options = {"by": "sensitivity", "estimator": dhsic.NystromMHSIC(20), "threads": 1}
+    plan = dhsic.plan_ranking(x, x[:, 0], **options)
+    assert "sensitivities" in {one.name for one in plan.passes}
+    assert plan.timed.blocks.keys() == {one.name for one in plan.passes}
+
+
+def test_time__is_that_of_the_map_of_sensitivities_too(monkeypatch):
+    """A limit of time is kept by all that runs, so that the map is timed with the tests."""
+    calls = []
+
+    def counted(*args):
+        calls.append(args[0].is_timed)
+        return column_sensitivities(*args)
+
+    monkeypatch.setattr("dhsic.ranking.column_sensitivities", counted)
+    x = np.random.default_rng(0).standard_normal((100, 3))
+    options = {"by": "sensitivity", "estimator": "nystrom-m", "time": "1h", "threads": 1}
+    dhsic.rank_features(x, x[:, 0] ** 2, **options, rng=0)
+    *timed, last = calls
+    assert timed
+    assert all(timed)
+    assert not last
 
 
 def test_sensitivity__is_that_of_the_map_of_all_columns_together():
