@@ -46,7 +46,7 @@ from dhsic.estimators.choose import (
     run_null,
 )
 from dhsic.estimators.program import Intervals
-from dhsic.io.frames import unknown_column
+from dhsic.io.encode import unknown_column
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import frame_and_keys, names_of, open_one, pick_variables
 from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table
