@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
-from functools import cached_property, wraps
+from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -26,7 +26,6 @@ from dhsic.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
-    from rich.spinner import Spinner
 
 Progress = Listener | bool | None
 """A listener; or whether there is a bar: from the start, never, or after two seconds."""
@@ -37,11 +36,9 @@ Returned = TypeVar("Returned")
 # A test of a small table ends before anybody wonders, and needs no bar.
 _BAR_DELAY_SECONDS = 2.0
 _PAGE_SECONDS = 0.25  # between two changes of a notebook's page
-_PAGE_WIDTH = 100
 _WITHIN: ContextVar[bool] = ContextVar("within", default=False)  # a function that shows progress
 _SHOWN = threading.Lock()  # one bar at a time
 _BAR_WIDTH = range(8, 25)
-_INDENT = "  "
 _NOUNS: dict[Unit, tuple[str, str]] = {
     "rows": ("rows", "blocks"),
     "pairs of rows": ("pairs", "pairs of blocks"),
@@ -65,7 +62,8 @@ class Bar:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self.position = Position(began=clock())
-        self.workers: Count = _no_total
+        self.workers: Count = lambda: None
+        self.spinner: Any = ""
         self._clock = clock
         self._what = ""
         self._shown: tuple[str, Mapping[str, Any]] | None = None
@@ -96,8 +94,8 @@ class Bar:
 
         return hear
 
-    def texts(self, width: int) -> tuple[str, str, str]:
-        """What runs, when it ends, and numbers of it, as far as these fit a width."""
+    def texts(self) -> tuple[str, str, str]:
+        """What runs, when it ends, and numbers of it, the more important ones first."""
         at, now = self.position, self._clock()
         # Steps of the driver are no passes, and have no number.
         number = "" if at.number is None else f", pass {at.number} of {at.passes}"
@@ -106,57 +104,39 @@ class Bar:
             when = _duration(now - at.began)
         else:
             when = f"{100 * at.done // at.amount:3d}%  {_duration(left)} left"
-        return f"{self._what}{at.name}{number}", when, self._numbers(width)
-
-    def _numbers(self, width: int) -> str:
-        """Amounts, rates and workers; the less important ones only where they fit the width."""
-        at, workers = self.position, self.workers()
-        if at.amount is None:
-            return ""
-        counted, part_name = _NOUNS[at.unit]
-        line = f"{at.done:,} of {at.amount:,} {at.unit}"
-        told = [
-            # A rate over less than a part would be a guess.
-            f"{at.rate:,.{0 if at.rate >= 10 else 2}f} {counted}/s" if at.rate else "",
-            "" if workers is None else format_count(workers, "worker"),
-            f"{format_bytes(at.byte_rate)}/s" if at.byte_rate else "",
-            f"{at.parts_done:,} of {at.parts:,} {part_name}" if at.parts else "",
-            f"{at.resumed:,} were done before" if at.resumed else "",
-        ]
-        for part in filter(None, told):
-            if len(line) + len(part) + 2 <= width:
-                line += f", {part}"
-        return line
+        numbers = list[str]()
+        if at.amount is not None:
+            workers, (counted, part_name) = self.workers(), _NOUNS[at.unit]
+            numbers = [
+                f"{at.done:,} of {at.amount:,} {at.unit}",
+                # A rate over less than a part would be a guess.
+                f"{at.rate:,.{0 if at.rate >= 10 else 2}f} {counted}/s" if at.rate else "",
+                "" if workers is None else format_count(workers, "worker"),
+                f"{format_bytes(at.byte_rate)}/s" if at.byte_rate else "",
+                f"{at.parts_done:,} of {at.parts:,} {part_name}" if at.parts else "",
+                f"{at.resumed:,} were done before" if at.resumed else "",
+            ]
+        return f"{self._what}{at.name}{number}", when, ", ".join(filter(None, numbers))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
-        at, (what, when, numbers) = self.position, self.texts(options.max_width - len(_INDENT))
+        at, (what, when, numbers) = self.position, self.texts()
         line = Table.grid(padding=(0, 1), pad_edge=False)
         for _ in range(4):
             line.add_column(no_wrap=True, overflow="ellipsis")
         width = min(max(options.max_width // 5, _BAR_WIDTH[0]), _BAR_WIDTH[-1])
         bar = ProgressBar(at.amount, at.done, width, pulse=at.amount is None)
-        line.add_row(self._spinner, Text(what), bar, Text(when, style="cyan"))
+        line.add_row(self.spinner, Text(what), bar, Text(when, style="cyan"))
         yield line
         if numbers:
-            yield Text(_INDENT + numbers, style="dim", no_wrap=True, overflow="ellipsis")
-
-    @cached_property
-    def _spinner(self) -> Spinner:
-        from rich.spinner import Spinner
-
-        return Spinner("dots")
+            yield Text(f"  {numbers}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
-
-
-def _no_total() -> int | None:
-    return None
 
 
 @contextmanager
@@ -193,6 +173,7 @@ def _live(bar: Bar) -> Live | None:
     """Drawer of a bar; None where stderr is no terminal that can show one."""
     from rich.console import Console
     from rich.live import Live
+    from rich.spinner import Spinner
 
     try:
         sys.stderr.flush()
@@ -201,6 +182,7 @@ def _live(bar: Bar) -> Live | None:
         return None
     if not console.is_interactive:
         return None
+    bar.spinner = Spinner("dots")
     return Live(bar, console=console, refresh_per_second=8, transient=True, redirect_stdout=False)
 
 
@@ -281,7 +263,7 @@ def _on_page(seconds: float) -> Iterator[Listener]:
         if now < due:
             return
         due = now + _PAGE_SECONDS
-        line = {"text/plain": "  ".join(filter(None, bar.texts(_PAGE_WIDTH)))}
+        line = {"text/plain": "  ".join(filter(None, bar.texts()))}
         if pages:
             pages[0].update(line, raw=True)
         else:

@@ -27,7 +27,6 @@ from dhsic._validation import (
     check_integer,
     check_path,
     check_progress,
-    nearest,
 )
 from dhsic._whole import write_whole
 from dhsic.api import independence_test, plan
@@ -456,23 +455,24 @@ def scaling_study(
     tests = {"rng": 0, **options}
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
-        data = _Data(variables, tests.pop("names", None), Path(scratch))
         place = _place(client, tests.get("memory", _MEMORY), stack)
         # Memory is not planned here: a runtime of one byte says how many workers and threads there
         # are.
         here = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
-        workers, described = here.threads, "on this machine"
+        names = tests.pop("names", None)
+        rows, told, data = _data(variables, names, Path(scratch), here)
+        workers, where = here.threads, "on this machine"
         if client is not None:
             # As far as two studies can be told apart by it.
             workers = here.workers
-            described = f"on a client of workers with {here.worker_threads} threads"
+            where = f"on a client of workers with {here.worker_threads} threads"
         # Threads take no time to start, and processes are what more workers are.
         usual = "threads" if client is None and "workers" not in vary else "processes"
-        settings = _settings(values, weak, data.rows, workers)
+        settings = _settings(values, weak, rows, workers)
         turns = _turns([{"scheduler": usual, **setting} for setting in settings], repeats, client)
         varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
         fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
-        study = "; ".join([data.described(here), described, varied, *fixed])
+        study = "; ".join([told, where, varied, *fixed])
         # The file may be of an earlier call that was interrupted.
         runs = _kept(csv, study)
         for number, turn in enumerate(turns, 1):
@@ -489,7 +489,7 @@ def scaling_study(
     return ScalingStudy(tuple(next(r for r in runs if _matches(r, turn)) for turn in turns))
 
 
-def _run(client: Any, data: _Data, setting: Row, options: Mapping[str, Any]) -> Row:
+def _run(client: Any, data: Any, setting: Row, options: Mapping[str, Any]) -> Row:
     """One test on a client or threads, and what it took."""
     chosen = {**options, "client": client}
     chosen |= {name: setting[name] for name in ("n_resamples", "precision") if name in setting}
@@ -497,7 +497,7 @@ def _run(client: Any, data: _Data, setting: Row, options: Mapping[str, Any]) -> 
         chosen["threads"] = setting["workers"]
     if "landmarks" in setting:
         chosen["estimator"] = _with_landmarks(options.get("estimator"), setting["landmarks"])
-    sources = data.of(setting["rows"], setting.get("chunk_rows"))
+    sources = data(setting["rows"], setting.get("chunk_rows"))
     # Beside what is measured, so that the table says how far plans are from it.
     planned = plan(*sources, **{name: value for name, value in chosen.items() if name != "rng"})
     tasks: list[float] = []
@@ -578,10 +578,7 @@ def _checked_vary(vary: Any) -> dict[str, list[Any]]:
         raise InvalidArgumentError(msg)
     checked: dict[str, list[Any]] = {}
     for name, values in vary.items():
-        if name not in _VARIED:
-            listed = ", ".join(_VARIED)
-            msg = f"vary takes {listed}; got {name!r}{nearest(str(name), _VARIED)}"
-            raise InvalidArgumentError(msg)
+        check_choice("vary", name, _VARIED)
         said, choices = f"vary[{name!r}]", _CHOICES.get(name)
         is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
         checked[name] = [
@@ -664,55 +661,49 @@ def _turns(settings: Sequence[Row], repeats: int, client: Any) -> list[Row]:
 # --- data
 
 
-class _Data:
-    """Variables that are cut to so many rows, or made of so many, which are stored once."""
+def _data(
+    variables: Sequence[Any], names: Sequence[str] | None, folder: Path, runtime: Runtime
+) -> tuple[int | None, str, Callable[[int, int | None], list[Variable]]]:
+    """Rows that there are, by what two studies can be told apart, and what gives so many rows.
 
-    def __init__(self, variables: Sequence[Any], names: Sequence[str] | None, folder: Path) -> None:
-        self._names, self._folder = names, folder
-        self._make: Any = variables[0] if len(variables) == 1 and callable(variables[0]) else None
-        self._whole = open_variables(variables, names) if self._make is None else []
-        # Rows that there are; None where a function makes as many as are asked for.
-        self.rows = self._whole[0].shape[0] if self._whole else None
-        # One copy for every size that is asked for: runs of a setting read the same chunks.
-        self._stored: dict[tuple[int, int | None], list[Variable]] = {}
-
-    def described(self, runtime: Runtime) -> str:
-        """Description by which two studies can be told apart: a name, or some of the rows."""
-        if self._make is not None:
-            return f"rows of {_name_of_function(self._make)}"
-        columns = ", ".join(f"{source.name} {source.shape[1]}" for source in self._whole)
+    There are any number of rows, None, of a function; what it makes is stored.
+    """
+    make: Any = variables[0] if len(variables) == 1 and callable(variables[0]) else None
+    whole = open_variables(variables, names) if make is None else []
+    rows, described = None, f"rows of {_name_of_function(make)}"
+    if make is None:
+        rows, columns = whole[0].shape[0], ", ".join(f"{x.name} {x.shape[1]}" for x in whole)
         # The content too: a study must not go on with other data of the same shape.
-        content = repr(describe_sources(self._whole, runtime)).encode()
+        content = repr(describe_sources(whole, runtime)).encode()
         digest = hashlib.sha256(content).hexdigest()[:12]
-        return f"{self.rows} rows of {columns}, content {digest}"
+        described = f"{rows} rows of {columns}, content {digest}"
 
-    def of(self, rows: int, chunk_rows: int | None) -> list[Variable]:
-        """So many rows; what a function makes, and chunks that are asked for, are stored."""
+    # One copy for every size that is asked for: runs of a setting read the same chunks.
+    @cache
+    def of(rows: int, chunk_rows: int | None) -> list[Variable]:
+        made = [_first(source, rows) for source in whole] or _made(make, names, rows)
         # What is in memory or stored as it should be needs no copy.
-        if self._make is None and chunk_rows is None:
-            return [_first(source, rows) for source in self._whole]
-        if (rows, chunk_rows) not in self._stored:
-            cut = [_first(source, rows) for source in self._whole] or self._made(rows)
-            place = self._folder / f"{rows}-{chunk_rows}"
-            self._stored[rows, chunk_rows] = [
-                _chunked(source, chunk_rows, place / f"{number}.zarr")
-                for number, source in enumerate(cut)
-            ]
-        return self._stored[rows, chunk_rows]
+        if make is None and chunk_rows is None:
+            return made
+        place = folder / f"{rows}-{chunk_rows}"
+        return [_chunked(x, chunk_rows, place / f"{number}.zarr") for number, x in enumerate(made)]
 
-    def _made(self, rows: int) -> list[Variable]:
-        made = self._make(rows)
-        if not isinstance(made, list | tuple):
-            msg = (
-                "the function that makes the data must return a tuple of variables, got a "
-                f"{type(made).__name__}: return (x, y)"
-            )
-            raise InvalidArgumentError(msg)
-        sources = open_variables(made, self._names)
-        if sources[0].shape[0] != rows:
-            msg = f"the function must make the {rows:,} rows asked for, got {sources[0].shape[0]:,}"
-            raise InvalidArgumentError(msg)
-        return sources
+    return rows, described, of
+
+
+def _made(make: Any, names: Sequence[str] | None, rows: int) -> list[Variable]:
+    made = make(rows)
+    if not isinstance(made, list | tuple):
+        msg = (
+            "the function that makes the data must return a tuple of variables, got a "
+            f"{type(made).__name__}: return (x, y)"
+        )
+        raise InvalidArgumentError(msg)
+    sources = open_variables(made, names)
+    if sources[0].shape[0] != rows:
+        msg = f"the function must make the {rows:,} rows asked for, got {sources[0].shape[0]:,}"
+        raise InvalidArgumentError(msg)
+    return sources
 
 
 def _name_of_function(function: Any) -> str:

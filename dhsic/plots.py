@@ -528,24 +528,20 @@ def ranking(
     parts = [(chosen[order], BLUE, few), (~chosen[order], GREY, others)]
     axes = draw_bars(ax, [labels[k] for k in order], sizes[order], quantity, parts, most=most)
     if intervals is not None:
-        draw_intervals(axes, _interval_ends(intervals, len(sizes))[order[:most]])
+        ends = numbers_of("intervals", intervals)
+        if ends.shape != (len(sizes), 2) or (ends[:, 0] > ends[:, 1]).any():
+            msg = (
+                f"intervals must be {len(sizes)} pairs of ends, the lower first, got shape "
+                f"{ends.shape}: give those of the values"
+            )
+            raise InvalidArgumentError(msg)
+        draw_intervals(axes, ends[order[:most]])
     if threshold is not None:
         said = f"critical value {rounded(threshold)}"
         axes.axvline(threshold, color=ORANGE, linestyle="--", linewidth=1.5, label=said)
     if pvalues is not None or threshold is not None:
         legend_above(axes)
     return axes
-
-
-def _interval_ends(intervals: ArrayLike, count: int) -> Vector:
-    ends = numbers_of("intervals", intervals)
-    if ends.shape != (count, 2) or (ends[:, 0] > ends[:, 1]).any():
-        msg = (
-            f"intervals must be {count} pairs of ends, the lower first, got shape {ends.shape}: "
-            "give those of the values"
-        )
-        raise InvalidArgumentError(msg)
-    return ends
 
 
 def scaling(
@@ -603,44 +599,38 @@ def scaling(
     if logarithmic and not words and min(min(*x, *y) for x, y in measured.values()) <= 0:
         msg = "lines on logarithmic axes must be above 0: leave others out, or logarithmic=False"
         raise InvalidArgumentError(msg)
-    axes = axes_of(ax, (5.2, 3.8))
-    _draw_lines(axes, measured, ideal, logarithmic and not words, words)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.spines[["top", "right"]].set_visible(False)
-    if any(text for text in axes.get_legend_handles_labels()[1]):
-        legend_above(axes)
-    return axes
-
-
-def _draw_lines(
-    axes: Axes, measured: Mapping[str, Any], ideal: float | None, log: bool, words: bool
-) -> None:
+    logarithmic = logarithmic and not words
     every = sorted({value for x, _ in measured.values() for value in x})
+    axes = axes_of(ax, (5.2, 3.8))
     for number, (name, (x, y)) in enumerate(measured.items()):
         colour, marker = _STYLES[number % len(_STYLES)]
         label = shortened(name, _LINE_NAME)
-        if log and len(x) > 1:
+        if logarithmic and len(x) > 1:
             # The exponent of a power law, by least squares of the logarithms.
             slope = rounded(float(np.polyfit(np.log(x), np.log(y), 1)[0]))
             label = f"{label}, slope {slope}" if label else f"slope {slope}"
         dashes = "none" if words else "-" if number < len(_STYLES) else "--"
         axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=dashes, label=label)
     if ideal is not None:
-        x = np.asarray(every, dtype=np.float64)
-        axes.plot(x, (x / x[0]) ** ideal, color="0.5", linestyle=":", label="ideal")
-        axes.set_ylim(0.0, 1.05 * axes.get_ylim()[1])
-    if log:
+        settings = np.asarray(every, dtype=np.float64)
+        best = (settings / settings[0]) ** ideal
+        axes.plot(settings, best, color="0.5", linestyle=":", label="ideal")
+    if logarithmic:
         axes.set(xscale="log", yscale="log")
         _plain_ticks(axes)
-    if words:
-        # Settings without an order: points, and distances from 0.
+    if words or ideal is not None:
         axes.set_ylim(0.0, 1.05 * axes.get_ylim()[1])
+    if words:  # settings without an order: points, and distances from 0
         axes.margins(x=0.3)
-        return
-    ticks = every if len(every) <= _TICKS else every[:: -(-len(every) // _TICKS)]
-    axes.set_xticks(ticks, [f"{value:,}" for value in ticks])
-    axes.xaxis.minorticks_off()
+    else:
+        ticks = every[:: -(-len(every) // _TICKS)]
+        axes.set_xticks(ticks, [f"{value:,}" for value in ticks])
+        axes.xaxis.minorticks_off()
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.spines[["top", "right"]].set_visible(False)
+    if any(text for text in axes.get_legend_handles_labels()[1]):
+        legend_above(axes)
+    return axes
 
 
 def _plain_ticks(axes: Axes) -> None:
@@ -712,9 +702,9 @@ def dependence_heatmap(
     side = _CELL * max(len(sizes), 8)
     axes = axes_of(ax, (side + _CELL_MARGIN + 0.8, side + _CELL_MARGIN))
     image = axes.imshow(shown, vmin=0.0, vmax=1.0, cmap="cividis")
-    ticks = [shortened(labels[k], _CELL_NAME) for k in order]
-    axes.set_xticks(range(len(order)), ticks, rotation=90, fontsize=9)
-    axes.set_yticks(range(len(order)), ticks, fontsize=9)
+    ticks = range(len(order)), [shortened(labels[k], _CELL_NAME) for k in order]
+    axes.set_xticks(*ticks, rotation=90, fontsize=9)
+    axes.set_yticks(*ticks, fontsize=9)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     figure_of(axes).colorbar(image, ax=axes, shrink=0.8, label=quantity)
@@ -995,10 +985,9 @@ def causal_graph(
     >>> [text.get_text() for text in ax.texts if text.get_text()]
     ['altitude', 'temperature', 'sunshine']
     """
-    edges = _checked_parents(parents)
+    edges, order = _checked_parents(parents)
     letters = _NODE_NAME if len(edges) <= _FEW_NODES else _SHORT_NAME
     labels = [shortened(name, letters) for name in names_or_numbered(names, len(edges))]
-    order = _causal_order(edges)
     angles = np.empty(len(order))
     # Causes come before their effects, clockwise from the top.
     angles[order] = math.pi / 2 - 2.0 * math.pi * np.arange(len(order)) / len(order)
@@ -1108,19 +1097,16 @@ def dag_scores(
 def _edges_in_words(parents: ParentLists, names: Sequence[str]) -> str:
     """Arrows of a graph, the causes of every node before it."""
     short = [shortened(name, _LETTERS.get(len(names), 6)) for name in names]
-    arrows = [
-        f"{'+'.join(short[cause] for cause in causes)}→{short[child]}"
-        for child, causes in enumerate(parents)
-        if len(causes)
-    ]
-    return ", ".join(arrows) or "no edge"
+    told = (("+".join(short[k] for k in causes), short[j]) for j, causes in enumerate(parents))
+    return ", ".join(f"{causes}→{child}" for causes, child in told if causes) or "no edge"
 
 
 def _rounded_text(value: float) -> str:
     return f"{value:.3f}" if value >= _SMALL else f"{value:.0e}"
 
 
-def _checked_parents(parents: Any) -> list[tuple[int, ...]]:
+def _checked_parents(parents: Any) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Parents of every node, and the nodes, each after its parents."""
     if not isinstance(parents, Iterable) or isinstance(parents, str):
         msg = f"parents must be a sequence of the parents of every node, got {parents!r}"
         raise InvalidArgumentError(msg)
@@ -1130,13 +1116,8 @@ def _checked_parents(parents: Any) -> list[tuple[int, ...]]:
         if wrong:
             msg = f"parents of node {child} must be other nodes of {len(edges)}, got {wrong}"
             raise InvalidArgumentError(msg)
-    return edges
-
-
-def _causal_order(edges: Sequence[Sequence[int]]) -> list[int]:
-    """Nodes, each after its parents."""
     try:
-        return list(TopologicalSorter(dict(enumerate(edges))).static_order())
+        return edges, list(TopologicalSorter(dict(enumerate(edges))).static_order())
     except CycleError as error:
         msg = "parents must be those of a graph without cycles: drop an edge of the cycle"
         raise InvalidArgumentError(msg) from error

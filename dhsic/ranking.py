@@ -39,7 +39,7 @@ from dhsic.estimators.choose import (
 )
 from dhsic.estimators.program import Intervals
 from dhsic.estimators.registry import draws_replicates, find_null
-from dhsic.io.frames import unknown_column
+from dhsic.io.encode import unknown_column
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import checked_names, frame_and_keys, names_of, open_one, pick_variables
 from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table

@@ -59,12 +59,13 @@ MOST_SHIFTS = "about as many as the lag allows"
 """How the null of a series says that there are no more shifts of it."""
 
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
-_SCALED = re.compile(r"(gaussian|imq|laplacian|matern\d+|rq:[^:@*,()]+):([^:@*,()]+)")
+_SCALED = re.compile(
+    r"(?:(ranks|scores)\()?(?:columns\()?"
+    r"(gaussian|imq|laplacian|matern\d+|rq:[^:@*,()]+):([^:@*,()]+)\)*"
+)
 _PARAMETERS = re.compile(r":[^:@*,()+ ]+")
-_ALONE = re.compile(r"^columns\(([^(),]*)\)$")
 _MEAN = re.compile(r"columns\(([^()]*)\)")
-_RANKED = re.compile(r"(ranks|scores)\((.*)\)")
-_UNITS = {"": "", "ranks": " in ranks from 0 to 1", "scores": " in normal scores"}
+_UNITS = {None: "", "ranks": " in ranks from 0 to 1", "scores": " in normal scores"}
 
 
 def pvalue_text(
@@ -128,8 +129,8 @@ def floor_text(n_replicates: int, best_rank: int = 1, reason: str = "") -> str:
     return f"the smallest{alone} with {n_replicates:,} replicates; {how} to tell a smaller one"
 
 
-def length_of(kernel: str) -> float | None:
-    """Return the bandwidth of a kernel as a length; None if the kernel has no single length.
+def kernel_text(kernel: str) -> str:
+    """A kernel to be read, with its length if it has a single one.
 
     It is 1 / sqrt(gamma) of gaussian, imq and rq kernels, exp(-gamma |x - y|^2) say, 1 / gamma of
     laplacian ones, exp(-gamma |x - y|_1), and the length of matern ones: the median distance of the
@@ -143,42 +144,21 @@ def length_of(kernel: str) -> float | None:
 
     Examples
     --------
-    >>> length_of("gaussian:0.25"), length_of("laplacian:0.25"), length_of("delta")
-    (2.0, 4.0, None)
-    >>> length_of("scores(gaussian:0.25)")
-    2.0
-    """
-    _, inner = _unranked(kernel)
-    scaled = _SCALED.fullmatch(_ALONE.sub(r"\1", inner))
-    if scaled is None:
-        return None
-    name, scale = scaled[1], float(scaled[2])
-    # Matern kernels are written by their length; the others by gamma.
-    if name.startswith("matern"):
-        return scale
-    return 1.0 / (scale if name == "laplacian" else math.sqrt(scale))
-
-
-def kernel_text(kernel: str) -> str:
-    """A kernel to be read, with its length beside gamma.
-
-    Examples
-    --------
     >>> kernel_text("gaussian:0.0045657788937916525"), kernel_text("delta")
     ('gaussian:0.004566, length 14.8', 'delta')
     >>> kernel_text("scores(gaussian:0.25)"), kernel_text("ranks(gaussian:16.0)")[20:]
     ('scores(gaussian:0.25), length 2 in normal scores', 'length 0.25 in ranks from 0 to 1')
+    >>> kernel_text("columns(laplacian:0.25)"), kernel_text("matern32:3.0")
+    ('columns(laplacian:0.25), length 4', 'matern32:3, length 3')
     """
-    length = length_of(kernel)
-    if length is None:
-        return short_spec(kernel)
-    return f"{short_spec(kernel)}, length {length:.4g}{_UNITS[_unranked(kernel)[0]]}"
-
-
-def _unranked(kernel: str) -> tuple[str, str]:
-    """Whether a kernel is of ranks or scores, and the kernel of these; "" where it is of values."""
-    ranked = _RANKED.fullmatch(kernel)
-    return (ranked[1], ranked[2]) if ranked else ("", kernel)
+    told, scaled = short_spec(kernel), _SCALED.fullmatch(kernel)
+    if scaled is None:
+        return told
+    ranked, name, length = scaled[1], scaled[2], float(scaled[3])
+    # Matern kernels are written by their length; the others by gamma.
+    if not name.startswith("matern"):
+        length = 1.0 / (length if name == "laplacian" else math.sqrt(length))
+    return f"{told}, length {length:.4g}{_UNITS[ranked]}"
 
 
 def scale_text(kernel: str, factor: float | None) -> str:

@@ -95,10 +95,11 @@ def _meta(path: Path) -> _Known:
             what = "six numbers a line, columns counted from 1 and a weight of at least 0"
             msg = f"{path} must have {what}, got {row}: mend that line"
             raise DataError(msg)
-        if (number := int(row[0])) in rows:
+        number, *columns = row[:5].astype(int).tolist()
+        if number in rows:
             msg = f"{path} must have one line a pair, got two of pair {number}: leave one out"
             raise DataError(msg)
-        rows[number] = [int(column) for column in row[1:5]], float(row[5])
+        rows[number] = columns, float(row[5])
     return rows
 
 

@@ -102,7 +102,12 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
     for column, given in enumerate(values.T):
         finite = np.isfinite(given)
         counts = np.maximum(np.bincount(strata, finite), 1)
-        x = _near_one(np.where(finite, given, 0.0), shared)
+        x = np.where(finite, given, 0.0)
+        # In units of the largest of their label, whose squares are numbers of float64 too; a power
+        # of two changes no digit.
+        largest = np.zeros(shared.max() + 1)
+        np.maximum.at(largest, shared, np.abs(x))
+        x = np.ldexp(x, -np.frexp(largest)[1][shared])
         about = x - (np.bincount(strata, x) / counts)[strata]
         # A sum of many rows is rounded; that of what is left by its mean hardly.
         left = np.bincount(strata, np.where(finite, about, 0.0)) / counts
@@ -115,14 +120,6 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
         # Missing values stay as they are, and are refused when rows are read.
         scaled[:, column] = np.where(finite, about / scale, given)
     return scaled
-
-
-def _near_one(x: NDArray[np.float64], labels: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Numbers in units of the largest of their label, whose squares are numbers of float64 too."""
-    largest = np.zeros(labels.max() + 1)
-    np.maximum.at(largest, labels, np.abs(x))
-    # A power of two changes no digit.
-    return np.asarray(np.ldexp(x, -np.frexp(largest)[1][labels]), np.float64)
 
 
 def _spreads(

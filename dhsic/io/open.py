@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import numpy as np
@@ -24,19 +24,16 @@ from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.chunks import METADATA, piece_shape, url_of
 from dhsic.io.encode import (
-    Labels,
+    as_frame,
     check_type,
     check_whole,
     encode_matrix,
-    joined,
-    rare_labels_taken,
-)
-from dhsic.io.frames import (
-    as_frame,
     frame_source,
     index_of_pandas,
+    joined,
     list_of_columns,
     names_of_columns,
+    rare_labels_taken,
     unknown_column,
 )
 from dhsic.io.libraries import holds_columns, is_of, is_sparse, is_zarr
@@ -44,7 +41,7 @@ from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.tables import is_table, open_table_variables, table_index
 from dhsic.io.urls import failure_of, is_url, storage_error
-from dhsic.io.variables import ColumnChoice, Variable
+from dhsic.io.variables import ColumnChoice, Labels, Variable
 
 _KNOWN = (
     "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
@@ -196,8 +193,7 @@ def _chosen(
     if data is None:
         return variables, names
     if _is_stored(data):
-        opened = _members(data, variables, every=every)
-        return (_several(opened) if every else opened), names
+        return _members(data, variables, every=every), names
     if every and not variables:
         return [data], names
     picked, of_columns = pick_variables(variables, data)
@@ -330,12 +326,12 @@ def open_sample_data(
                 f"{got}: give [labels of the first, labels of the second]"
             )
             raise InvalidArgumentError(msg)
-        with rare_labels_taken():
-            told = [_labels_of(of_sample, what, data) for of_sample in given]
-        for rows in zip(chosen, told, strict=True):
-            check_row_labels([table_index(data), *rows])
-        pairs = zip(told, opened, strict=True)
-        read = [_opened_labels(x, what, sample, f" of {sample.name!r}") for x, sample in pairs]
+        read = []
+        for of_sample, rows, sample in zip(given, chosen, opened, strict=True):
+            with rare_labels_taken():
+                told = _labels_of(of_sample, what, data)
+            check_row_labels([table_index(data), rows, told])
+            read.append(_opened_labels(told, what, sample, f" of {sample.name!r}"))
         # Labels of all samples are compared, as moves go between samples.
         beside.append(coded_alike(read))
     # Each by itself, since samples are of different rows.
@@ -374,15 +370,12 @@ def open_group(
     MissingDependencyError
         The library that reads the URL is not installed.
     """
-    return _aligned(_several(_members(path, variables, allow_missing_chunks)))
-
-
-def _several(opened: list[Variable]) -> list[Variable]:
+    opened = _members(path, variables, allow_missing_chunks)
     names = [source.name for source in opened]
     if len(opened) < 2 or len(set(names)) != len(names):
         msg = f"a test needs two or more variables of different names, got {names!r}"
         raise InvalidArgumentError(msg)
-    return opened
+    return _aligned(opened)
 
 
 def open_group_labels(
@@ -584,10 +577,12 @@ def _in_memory(x: Any, name: str) -> NDArray[Any]:
         check_whole(x, array, f"variable {name!r}")
         return array
     try:
-        if hasattr(x, "__array__") or hasattr(x, "__array_interface__") or _is_buffer(x):
+        if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
             return np.asarray(x)
         if hasattr(x, "__dlpack__"):
             return np.from_dlpack(x)
+        with suppress(TypeError):  # of what is no buffer
+            return np.asarray(memoryview(x))
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         kind = type(x).__name__
@@ -596,13 +591,6 @@ def _in_memory(x: Any, name: str) -> NDArray[Any]:
     remedy = ": call list() on it" if hasattr(x, "__iter__") else ""
     msg = f"variable {name!r} must be {_KNOWN}, got {type(x).__name__}{remedy}"
     raise DataError(msg)
-
-
-def _is_buffer(x: Any) -> bool:
-    try:
-        return memoryview(x).ndim > 0
-    except TypeError:
-        return False
 
 
 def _labelled(x: Any, name: str) -> Variable:
@@ -792,7 +780,7 @@ def _opened_array(
             )
             raise DataError(msg) from error
         # A folder that is none of Parquet by its own names; all of a disk would take long to list.
-        below = pathlib.Path(place) if isinstance(place, str) and os.path.isdir(place) else None
+        below = Path(place) if isinstance(place, str) and os.path.isdir(place) else None
         if below and any(chain(below.glob("*/*.parquet"), below.glob("*/*/*.parquet"))):
             msg = f"{place!r} is a folder of Parquet files: end its name in .parquet"
             raise DataError(msg) from error
@@ -844,7 +832,7 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
         raise DataError(msg)
     chosen = range(_width(array)) if columns is None else columns
     labels, known = _column_labels(array), array.attrs.get("categories")
-    categories: tuple[Labels, ...] | None = None
+    categories: tuple[...] | None = None
     if labels and isinstance(known, dict):
         told = [known.get(labels[j]) for j in chosen]
         categories = tuple(tuple(one) if isinstance(one, list) else None for one in told)

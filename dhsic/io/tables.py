@@ -12,7 +12,7 @@ import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
 from pathlib import Path
@@ -33,13 +33,17 @@ from dhsic._validation import (
 from dhsic.engine.blocks import INEXACT, LARGEST_EXACT
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.chunks import METADATA
-from dhsic.io.encode import USUAL, Notation, check_repeated, notations_of, written_numbers
-from dhsic.io.frames import (
+from dhsic.io.encode import (
+    USUAL,
+    Notation,
     as_frame,
     categories_of_pandas,
+    check_repeated,
     frame_source,
     index_of_pandas,
     list_of_columns,
+    notations_of,
+    written_numbers,
 )
 from dhsic.io.libraries import is_of
 from dhsic.io.missing import Missing, check_missing
@@ -336,16 +340,6 @@ def numbers_of_text(
     return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64), stray
 
 
-def are_inexact(texts: Any, numbers: NDArray[np.float64], notation: Notation) -> bool:
-    """Whether some of Arrow's strings are integers that lost digits as floats."""
-    import pyarrow as pa
-
-    # The largest is one, which the next integer has become; the text tells.
-    large = np.abs(numbers) >= LARGEST_EXACT
-    long = notation.plain(texts.filter(pa.array(large))).to_pylist() if large.any() else ()
-    return any(re.fullmatch(r"[-+]?\d+", x) and abs(int(x)) > LARGEST_EXACT for x in long)
-
-
 # --- tables
 
 
@@ -521,13 +515,14 @@ class Table:
         options = {"include_columns": [*text], "column_types": text, "strings_can_be_null": True}
         with _csv_reader(self.path, self.reading, self.counted, options) as reader:
             for batch in reader:
+                arrays = batch.columns
                 for at, column in enumerate(columns):
                     if self.kinds[column] == "numeric" and column not in chosen:
-                        numbers, stray = self.numbers_of(batch.column(at), column)
+                        numbers, stray = self.numbers_of(arrays[at], column)
                         if stray.any():
                             raise self.stray(column)
-                        batch = batch.set_column(at, column, pa.array(numbers))
-                yield batch
+                        arrays[at] = pa.array(numbers)
+                yield pa.RecordBatch.from_arrays(arrays, [*text])
 
     def numbers_of(self, texts: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Numbers of a column that is text, and which are none, see `numbers_of_text`.
@@ -537,21 +532,24 @@ class Table:
         DataError
             Integers lose digits as floats.
         """
+        import pyarrow as pa
+
         notation = self.reading.notation
         # The thousands are those of columns that are called numbers.
         if column not in self.reading.chosen:
             notation = notation._replace(thousands=None)
         numbers, stray = numbers_of_text(texts, notation)
-        if are_inexact(texts, numbers, notation):
-            raise self.inexact(column)
+        # The largest is one, which the next integer has become; the text tells.
+        if (large := np.abs(numbers) >= LARGEST_EXACT).any():
+            digits = re.compile(r"[-+]?\d+")
+            for text in notation.plain(texts.filter(pa.array(large))).to_pylist():
+                if digits.fullmatch(text) and abs(int(text)) > LARGEST_EXACT:
+                    msg = (
+                        f"column {column!r} of {self.path} has {INEXACT}, or convert it as labels, "
+                        f"by --categorical {column} (categorical=[{column!r}])"
+                    )
+                    raise DataError(msg)
         return numbers, stray
-
-    def inexact(self, column: str) -> DataError:
-        """The error of integers that lose digits as floats."""
-        return DataError(
-            f"column {column!r} of {self.path} has {INEXACT}, or convert it as labels, by "
-            f"--categorical {column} (categorical=[{column!r}])"
-        )
 
     def _parquet_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         from pyarrow.dataset import ParquetFragmentScanOptions
@@ -584,29 +582,28 @@ def _parquet(path: Path) -> tuple[Any, Any]:
     from pyarrow import dataset, fs
 
     files = _parquet_files(path) if path.is_dir() else [path]
-    parquet, local = dataset.ParquetFileFormat(), fs.LocalFileSystem()
-    schemas = []
+    parquet, local, told, schemas = dataset.ParquetFileFormat(), fs.LocalFileSystem(), [], []
     for file in files:
         with _readable(file):
-            schemas.append(parquet.inspect(str(file), local))
-    folders = [file.relative_to(path).parent.parts for file in files]
-    told = [dict(part.split("=", 1) for part in parts if "=" in part) for parts in folders]
-    stored = set(schemas[0].names)
-    keys = [key for key in dict.fromkeys(chain.from_iterable(told)) if key not in stored]
-    values = {key: _partition_values([one.get(key) for one in told]) for key in keys}
-    fragments = []
-    for k, (file, of_file) in enumerate(zip(files, told, strict=True)):
-        holds = dataset.scalar(True)
-        for key in (key for key in keys if key in of_file):
-            schemas[k] = schemas[k].append(pa.field(key, values[key].type))
-            field, value = dataset.field(key), values[key][k]
-            holds = holds & (field == value if value.is_valid else field.is_null())
-        fragments.append(parquet.make_fragment(str(file), local, holds))
+            schema = parquet.inspect(str(file), local)
+        parts = file.relative_to(path).parent.parts
+        told.append(dict(part.split("=", 1) for part in parts if "=" in part))
+        keys = [key for key in told[-1] if key not in schema.names]
+        for key in keys:
+            schema = schema.append(pa.field(key, pa.string()))
+        schemas.append(schema)
     schema = _common_schema(path, files, schemas)
-    counts = Counter(schema.names)
+    types = {key: _partition_type([of_file[key] for of_file in told]) for key in keys}
+    fields = [field.with_type(types.get(field.name, field.type)) for field in schema]
+    schema, counts = pa.schema(fields, metadata=schema.metadata), Counter(schema.names)
     once = [field for field in schema if counts[field.name] == 1]
-    read = pa.schema(once, metadata=schema.metadata)
-    return dataset.FileSystemDataset(fragments, read, parquet, local), schema
+    return dataset.dataset(
+        [str(file) for file in files],
+        pa.schema(once, metadata=schema.metadata),
+        format=parquet,
+        partitioning=dataset.partitioning(pa.schema(types.items()), flavor="hive"),
+        partition_base_dir=str(path),
+    ), schema
 
 
 def _parquet_files(folder: Path) -> list[Path]:
@@ -635,17 +632,15 @@ def _holds_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def _partition_values(texts: Sequence[str | None]) -> Any:
-    """Values that names of folders hold: numbers of Arrow where all are, else text."""
+def _partition_type(texts: Sequence[str]) -> Any:
+    """The type of values that names of folders hold: numbers where all are, else text."""
     import pyarrow as pa
 
-    plain = [None if text in (None, _NO_VALUE) else unquote(text) for text in texts]
+    plain = pa.array([None if text == _NO_VALUE else unquote(text) for text in texts], pa.string())
     for type_ in (pa.int64(), pa.float64()):
-        try:
-            return pa.array(plain, pa.string()).cast(type_)
-        except pa.ArrowInvalid:
-            continue
-    return pa.array(plain, pa.string())
+        with suppress(pa.ArrowInvalid):
+            return plain.cast(type_).type
+    return plain.type
 
 
 def _common_schema(path: Path, files: Sequence[Path], schemas: Sequence[Any]) -> Any:
@@ -1206,7 +1201,9 @@ class _Encoder:
             except ArrowInvalid as error:
                 msg = f"{self._where(column)} does not fit float64: {error}"
                 raise DataError(msg) from error
-        return np.where(np.isin(values, self._missing_numbers), np.nan, values)
+        if len(self._missing_numbers):
+            values = np.where(np.isin(values, self._missing_numbers), np.nan, values)
+        return values
 
     def _coded(self, array: Any, column: str, kept: NDArray[np.bool_]) -> NDArray[np.float64]:
         import pyarrow as pa

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from dhsic._validation import nearest
@@ -81,6 +80,8 @@ def checked_url(url: str, what: str = "data") -> str:
     MissingDependencyError
         The library that reads it is not installed.
     """
+    from fsspec.registry import get_filesystem_class  # slow to import
+
     scheme, (_, _, place) = scheme_of(url), url.partition("://")
     library = _LIBRARIES.get(scheme)
     # Refused rather than hidden: the URL goes into plans, logs and checkpoints as it is.
@@ -91,29 +92,10 @@ def checked_url(url: str, what: str = "data") -> str:
     if not url.isprintable():
         msg = f"a URL must have no control characters, got {url!r}: remove them"
         raise InvalidArgumentError(msg)
-    if library is None:
-        _check_kind(scheme, url)
     if library is not None and not place.partition("/")[0]:
         what = "host" if library is _HTTP else "bucket"
         msg = f"a URL must name a {what}, as {scheme}://{what}/songs.zarr, got {url!r}"
         raise InvalidArgumentError(msg)
-    # Looked for and not imported: some of these libraries take seconds.
-    if library is not None and find_spec(library.module) is None:
-        raise require(library.module, library.extra, f"reading {scheme}:// URLs")
-    # A slash at the end would name another object.
-    return re.sub(r"(?<!:)/+$", "", url)
-
-
-def credentials_of(url: str) -> str:
-    """How to give the credentials for a URL."""
-    library = _LIBRARIES.get(scheme_of(url))
-    return library.credentials if library else "use the environment or settings of its library"
-
-
-def _check_kind(scheme: str, url: str) -> None:
-    """Refuse a kind of URL that fsspec does not know, or whose library is not installed."""
-    from fsspec.registry import get_filesystem_class  # slow to import
-
     try:
         get_filesystem_class(scheme)
     except ValueError:
@@ -122,8 +104,18 @@ def _check_kind(scheme: str, url: str) -> None:
         msg = f"a URL must be of a kind that can be read {known}, got {url!r}{near}"
         raise InvalidArgumentError(msg) from None
     except ImportError as error:
+        if library is not None:
+            raise require(library.module, library.extra, f"reading {scheme}:// URLs") from error
         msg = f"{url} needs a library that is not installed: {error}"
         raise MissingDependencyError(msg) from error
+    # A slash at the end would name another object.
+    return re.sub(r"(?<!:)/+$", "", url)
+
+
+def credentials_of(url: str) -> str:
+    """How to give the credentials for a URL."""
+    library = _LIBRARIES.get(scheme_of(url))
+    return library.credentials if library else "use the environment or settings of its library"
 
 
 def _redacted(url: str) -> str:

@@ -27,7 +27,6 @@ from dhsic.io.chunks import (
     missing_folder,
     url_of,
 )
-from dhsic.io.encode import Labels
 from dhsic.io.libraries import is_of, is_sparse, is_zarr
 from dhsic.io.marks import Marks, unmasked
 from dhsic.io.urls import StorageError, failure_of, storage_error
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
 ColumnChoice = tuple[int, ...] | None
+Labels = tuple[Any, ...] | None
+"""Labels of the codes of a category, in their order."""
 Indices = NDArray[np.intp]
 Place = Literal["memory", "storage", "graph"]
 
@@ -143,10 +144,18 @@ class Variable:
                 return self._as_rows(self.array[rows])
             # A column of many, without whole rows of them.
             return self.whole._as_rows(self.array[np.ix_(rows, np.array(self.columns))])
+
         # A chunk for each reader, so that none is read twice.
+        def pick(some: Indices) -> NDArray[Any]:
+            start = int(some[0]) // self._step * self._step
+            stop = min(start + self._step, self.shape[0])
+            if is_zarr(self.array):  # which copies no others from the chunk
+                return self._read(start, stop, lambda: self.array.oindex[some])
+            return self.read(start, stop)[some - start]
+
         groups = np.split(rows, chunk_starts(rows, self._step))
         with ThreadPoolExecutor(self.readers) as pool:
-            return np.concatenate(list(pool.map(self._pick, groups)))
+            return np.concatenate(list(pool.map(pick, groups)))
 
     def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
         """Delayed blocks between the bounds: neighbours are cut and joined, nothing else moves."""
@@ -190,14 +199,6 @@ class Variable:
     @property
     def _step(self) -> int:
         return self.stored_rows or _TAKE_ROWS
-
-    def _pick(self, rows: Indices) -> NDArray[Any]:
-        """Rows of one chunk."""
-        start = int(rows[0]) // self._step * self._step
-        stop = min(start + self._step, self.shape[0])
-        if is_zarr(self.array):  # which copies no others from the chunk
-            return self._read(start, stop, lambda: self.array.oindex[rows])
-        return self.read(start, stop)[rows - start]
 
     @property
     def whole(self) -> Variable:
@@ -385,9 +386,7 @@ class Mapped:
     def take(self, rows: Indices) -> Any:
         """Rows by increasing number."""
         every = zip(self.inputs, self._there(rows), strict=True)
-        values: list[Any] = [
-            source.take(there) if len(there) else None for source, (_, there) in every
-        ]
+        values = [source.take(there) if len(there) else None for source, (_, there) in every]
         if self.place == "graph":
             import dask.array as da  # with pandas and Xarray, slow to import
             from dask import delayed

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._validation import check_flag, check_integer, check_path
+from dhsic._validation import check_choice, check_flag, check_integer, check_path
 from dhsic._whole import disk_errors
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.chunks import METADATA
@@ -140,14 +140,9 @@ def chunk_bytes(columns: Mapping[str, int], dtype: DTypeLike = np.float64) -> in
 
 def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """Return float32 or float64 as a dtype, or raise `InvalidArgumentError`."""
-    try:
-        stored = np.dtype(dtype)
-    except (TypeError, ValueError):  # ValueError: of a dictionary
-        stored = np.dtype(object)
-    if stored not in (np.float32, np.float64):
-        msg = f"dtype must be float32 or float64, not {dtype!r}"
-        raise InvalidArgumentError(msg)
-    return stored
+    with suppress(TypeError, ValueError):  # ValueError: of a dictionary
+        dtype = np.dtype(dtype).name
+    return np.dtype(check_choice("dtype", dtype, ("float32", "float64")))
 
 
 _Destination = tuple[Path, Path | str, Callable[[bool], None]]
@@ -284,17 +279,11 @@ def _chunks(
 ) -> Iterator[tuple[int, Block]]:
     """Whole chunks of the rows of some blocks, each after the row that it starts at."""
     step, rows = chunk_rows(columns, dtype), 0
-    buffers: dict[str, NDArray[Any]] = {}
+    buffers = {name: np.empty((step, d), dtype) for name, d in columns.items()}
     for block in blocks:
         length, done = len(next(iter(block.values()))), 0
-        shapes = {name: np.shape(values) for name, values in block.items()}
-        if shapes != {name: (length, width) for name, width in columns.items()}:
-            msg = f"a block needs equally many rows of {dict(columns)} columns, got {shapes}"
-            raise InvalidArgumentError(msg)
         while done < length:
             filled = rows % step
-            if not filled:
-                buffers = {name: np.empty((step, d), dtype) for name, d in columns.items()}
             take = min(length - done, step - filled)
             for name, buffer in buffers.items():
                 buffer[filled : filled + take] = block[name][done : done + take]
@@ -302,6 +291,8 @@ def _chunks(
             rows += take
             if filled + take == step:
                 yield rows - step, buffers
+                # The one that was given is still being written.
+                buffers = {name: np.empty_like(buffer) for name, buffer in buffers.items()}
         if progress is not None:
             progress(rows)
     if left := rows % step:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
-from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from dhsic._text import printable
 from dhsic._validation import check_level, check_path, named_arguments, shown
 from dhsic._version import __version__
 from dhsic._whole import write_whole
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.errors import InvalidArgumentError, needing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,9 +152,8 @@ def check_report() -> None:
     >>> check_report() is None  # where matplotlib is installed
     True
     """
-    if find_spec("matplotlib") is None:
-        missing = require("matplotlib", "report", "A report")
-        raise missing
+    with needing("matplotlib", "report", "A report"):
+        import matplotlib  # noqa: F401
 
 
 @named_arguments
@@ -215,7 +213,7 @@ def write_report(
             f"{type(result).__name__}: give the result itself"
         )
         raise InvalidArgumentError(msg)
-    known: Any = Run() if run is None else run
+    known = Run() if run is None else run
     if not isinstance(known, Run):
         msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
         raise InvalidArgumentError(msg)
@@ -297,10 +295,9 @@ def _reproduction(result: Any, run: Run) -> str:
     from importlib.metadata import version  # slow to import
 
     listings = [("By command", run.command), ("By Python", run.python)]
-    seed = getattr(result, "seed", None)
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     told = [
-        *([] if seed is None else [("seed", str(seed))]),
+        *([("seed", str(result.seed))] if hasattr(result, "seed") else []),
         ("dhsic", getattr(result, "version", __version__)),
         # The libraries on which the last digits depend.
         ("libraries", ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)),

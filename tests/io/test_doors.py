@@ -594,7 +594,7 @@ def test_columns__of_a_group_are_chosen_as_numpy_does(group, text, name, columns
         ("timbre[:, 1.5]", "no column '1.5'"),
         *((a, r"array, array\[:, columns\] or name=") for a in ("a=b=c", "timbre[:, 0", "=timbre")),
         ("timbr", "'timbr' needs an array 'timbr' in .*; did you mean 'timbre'"),
-        ("year", "two or more variables of different names"),
+        ("year", "must be 2 different words, one a variable"),
         ("cube", r"'cube' must have shape \(n,\) or \(n, d\), got \(60, 2, 2\)"),
         ("wave", "'wave' must hold real numbers, got complex128: use its real"),
         ("short", "must have the same rows, one observation each; got 'short' 3, 'year' 60"),
