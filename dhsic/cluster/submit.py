@@ -140,10 +140,11 @@ class SubmittedRun:
 
     def tasks(self) -> list[Task]:
         """The commands, of which there is one where it is no sweep."""
-        if not self.each:
-            return [self._task((), self.folder)]
-        chosen = itertools.product(*self.each.values())
-        return [self._task(values, self.folder / str(k)) for k, values in enumerate(chosen)]
+        chosen = enumerate(itertools.product(*self.each.values()))
+        return [
+            self._task(values, self.folder / str(k) if self.each else self.folder)
+            for k, values in chosen
+        ]
 
     def _task(self, values: tuple[str, ...], folder: Path) -> Task:
         pods = self.where == "kubernetes"
@@ -260,7 +261,7 @@ def new_run(
         namespace = section.namespace or _configured(*shown, *given)
         section = dataclasses.replace(section, context=context, namespace=namespace)
         spec = dataclasses.replace(spec, kubernetes=section)
-    command = (tuple(words), depth, tuple(takes), dict(each))
+    command = tuple(words), depth, tuple(takes), dict(each)
     return SubmittedRun(identity, *command, os.getcwd(), created, folder, spec)
 
 
@@ -439,7 +440,7 @@ def submit_run(run: SubmittedRun, text: str) -> str:
         write_whole(run.folder / "job", f"{job}\n")
     except BaseException:
         # A job that no folder names could not be found again.
-        _end(run, job)
+        end_job(run, job)
         raise
     return job
 
@@ -455,7 +456,7 @@ def _submitted(run: SubmittedRun, text: str) -> str:
         if run.where == "kubernetes":
             with suppress(ClusterError):
                 # kubectl applies one object after another: those before the refusal are there.
-                _end(run, run.name)
+                end_job(run, run.name)
         for reason, remedy in queue.get("refused", {}).items():
             if reason in str(error):
                 raise ClusterError(remedy) from error
@@ -539,22 +540,15 @@ def cancel_run(run: SubmittedRun, job: str) -> None:
     own = (_job_in(task.folder) for task in run.tasks() if run.each)
     try:
         for each in (job, *filter(None, own)):
-            _end(run, each)
+            end_job(run, each)
     # Nothing was cancelled, so that the run is as before.
     except BaseException:
         mark.unlink()
         raise
 
 
-def clear_run(run: SubmittedRun, job: str) -> bool:
-    """Remove what a run that ended left in the queue; False where it leaves nothing."""
-    if run.where != "kubernetes":
-        return False
-    _end(run, job)
-    return True
-
-
-def _end(run: SubmittedRun, job: str) -> None:
+def end_job(run: SubmittedRun, job: str) -> None:
+    """End a job, or remove what it left in the queue."""
     _asked(run, QUEUES[run.where]["cancel"], job)
 
 
@@ -626,18 +620,17 @@ def _keep_printed(run: SubmittedRun, job: str, tail: int) -> bool:
     tasks, found = run.tasks(), False
     for pod, number, lines_read in leaders:
         task = tasks[int(number)]
+        found = True
+        if task.code() is not None:
+            continue
         try:
             # Kept here, since the log is gone with its pod.
-            log = (
-                ""
-                if task.code() is not None
-                else _asked(run, _PODS["log"], pod=pod, tail=lines_read)
-            )
+            log = _asked(run, _PODS["log"], pod=pod, tail=lines_read)
         except ClusterError as error:
             if re.search(_PODS["gone"], str(error)):
+                found = False
                 continue
             raise
-        found = True
         # The last markers count: the command may have printed the same lines, and a pod that was
         # killed half a result.
         match = _PRINTED.fullmatch(log)
@@ -682,13 +675,14 @@ def trouble(run: SubmittedRun, *, ended: bool) -> str | None:
                     f"remove the rest by 'dhsic cancel {run.identity}' and submit again; a test "
                     "with --checkpoint goes on from there"
                 )
-    for role in (*_PODS["order"], None):
-        for pod in pods:
-            label = pod["metadata"].get("labels", {}).get("dask.org/component")
-            # The first remedy is enough: others often follow from it.
-            if role in (label, None) and (found := _trouble_of_pod(pod)) is not None:
-                return found
-    return None
+    roles = [*_PODS["order"], None]
+
+    def place(pod: dict[str, Any]) -> int:
+        role = pod["metadata"].get("labels", {}).get("dask.org/component")
+        return roles.index(role if role in roles else None)
+
+    # The first remedy is enough: others often follow from it.
+    return next(filter(None, map(_trouble_of_pod, sorted(pods, key=place))), None)
 
 
 def _trouble_of_pod(pod: dict[str, Any]) -> str | None:
