@@ -18,10 +18,11 @@ import click
 
 from dhsic._files import parse_json
 from dhsic._version import __version__
+from dhsic._whole import disk_errors
 from dhsic.cli.app import INTERNAL, INTERRUPTED, USAGE, in_shell
 from dhsic.cli.interrupts import at_the_end
 from dhsic.engine.events import BlockFinished, Event, PassFinished, PassStarted, Position, as_json
-from dhsic.errors import DataError, DhsicError
+from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
 
 SCHEMA = 1
@@ -195,12 +196,9 @@ def _writer(target: str | Path | None) -> Iterator[Callable[[str], None]]:
     if target == STDERR:
         yield lambda line: click.echo(line, nl=False, err=True)
         return
-    try:
+    with disk_errors(f"the log {target}"):
         # With O_APPEND the system finds the end for every write, whoever else writes.
         file = open(target, "a+b", buffering=0)  # noqa: SIM115  # closed below
-    except OSError as error:
-        msg = f"cannot write the log {target}: {error.strerror or error}"
-        raise DataError(msg) from error
 
     def write(line: str) -> None:
         # One call writes a whole line, so that lines of several processes do not mix.

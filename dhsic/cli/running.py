@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from dhsic._progress import progress_bar
-from dhsic._whole import write_whole
+from dhsic._whole import disk_errors, write_whole
 from dhsic.cli.checkpoints import interrupts_keep
 from dhsic.cli.journal import STDERR, Journal, open_journal
 from dhsic.cli.output import print_columns, print_summary
@@ -27,7 +27,7 @@ from dhsic.cluster import ClusterSpec
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import Event, RunStarted
 from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
-from dhsic.errors import DataError, needing
+from dhsic.errors import needing
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.zarr_output import check_new_group
 from dhsic.plots import figure_of
@@ -226,10 +226,8 @@ def _write_picture(path: Path | None, draw: Callable[[], Any]) -> None:
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = figure_of(draw())
         try:
-            figure.savefig(path, dpi=150)
-        except OSError as error:
-            msg = f"cannot write the picture {path}: {error.strerror or error}"
-            raise DataError(msg) from error
+            with disk_errors(f"the picture {path}"):
+                figure.savefig(path, dpi=150)
         # Figures stay open in pyplot until they are closed, one more with every call.
         finally:
             plt.close(figure.number)

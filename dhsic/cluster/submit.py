@@ -42,7 +42,7 @@ from dhsic.io.urls import redacted
 
 Standing = Literal["not submitted", "waiting", "running", "finished", "failed", "cancelled"]
 
-_FORMAT = 2
+_FORMAT = 3
 _IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _SECONDS_TO_LEAVE = 60
 _SECONDS, _SHOWN, _TAIL = 60.0, 200, 50
@@ -90,16 +90,14 @@ class SubmittedRun:
     ----------
     identity : str
         Name that the user knows it by.
-    words : tuple of str
+    words : sequence of str
         The words after ``dhsic``.
     depth : int
         How many of them name the command.
-    takes : tuple of str
+    takes : sequence of str
         Options of the command that the run gives it: where it runs, and what it leaves behind.
     each : dict
         Values of each option in which the commands of a sweep differ.
-    directory : str
-        Folder in which it was submitted.
     created : str
         Time of that, in UTC.
     folder : Path
@@ -109,11 +107,10 @@ class SubmittedRun:
     """
 
     identity: str
-    words: tuple[str, ...]
+    words: Sequence[str]
     depth: int
-    takes: tuple[str, ...]
+    takes: Sequence[str]
     each: dict[str, list[str]]
-    directory: str
     created: str
     folder: Path
     spec: ClusterSpec
@@ -211,7 +208,7 @@ def _job_in(folder: Path) -> str | None:
     return None
 
 
-_FACTS = ("identity", "words", "depth", "takes", "each", "directory", "created")
+_FACTS = ("identity", "words", "depth", "takes", "each", "created")
 
 
 def new_run(
@@ -261,8 +258,7 @@ def new_run(
         namespace = section.namespace or _configured(*shown, *given)
         section = dataclasses.replace(section, context=context, namespace=namespace)
         spec = dataclasses.replace(spec, kubernetes=section)
-    command = tuple(words), depth, tuple(takes), dict(each)
-    return SubmittedRun(identity, *command, os.getcwd(), created, folder, spec)
+    return SubmittedRun(identity, words, depth, takes, dict(each), created, folder, spec)
 
 
 def runs_folder(chosen: Path | None) -> Path:
@@ -298,7 +294,6 @@ def find_run(runs: Path, identity: str) -> SubmittedRun:
         facts = parse_json((folder / "run.json").read_text("utf-8"))
         if facts.pop("format") != _FORMAT:
             raise ValueError(_FORMAT)
-        facts["words"], facts["takes"] = tuple(facts["words"]), tuple(facts["takes"])
         return SubmittedRun(**facts, folder=folder, spec=ClusterSpec.read(folder / "cluster.yaml"))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         msg = f"run {identity} cannot be read: remove {folder} if it is not needed"
@@ -346,7 +341,7 @@ def render(run: SubmittedRun) -> str:
     return _filled(
         "job.sh",
         head=_head(run, queue),
-        directory=shlex.quote(run.directory),
+        directory=shlex.quote(os.getcwd()),
         prologue="" if jobs is None else "\n".join(jobs.prologue),
         folder=shlex.quote(str(run.folder)) + ("/$task" if run.each else ""),
         index=queue["index"] if run.each else "",
