@@ -808,7 +808,7 @@ COMMANDS = {
         "--scheduler nowhere": "got 'nowhere': write protocol, host and port",
         "--scheduler tcp://192.0.2.1:8786": "has no TLS",
         "--scheduler tls://127.0.0.1:9": "needs certificates",
-        "--scheduler tls://h:1 --tls-ca a": "--tls-ca needs --tls-cert and --tls-key, too",
+        "--scheduler tls://h:1 --tls-ca a": "tls: cert must be given",
         "--tls-key a": "--tls-key needs --scheduler",
         "--insecure": "--insecure needs",
         "--scheduler-file /no/file": "No such file",

@@ -45,7 +45,9 @@ class Application(click.Group):
         del standalone_mode
         arguments = list(sys.argv[1:] if args is None else args)
         debug = _take_debug(arguments)
-        with _warnings_in_a_line(), _logs_shown(debug):
+        with warnings.catch_warnings(), _logs_shown(debug):
+            # Not a filter: which warnings are shown, and how often, stays with the user.
+            warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
             try:
                 with interruptible():
                     # Journals and pages repeat the words of the command, which travel in `obj`.
@@ -153,17 +155,3 @@ def _logs_shown(shown: bool) -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-@contextmanager
-def _warnings_in_a_line() -> Iterator[None]:
-    def show(message: Warning | str, *_: Any) -> None:
-        _say(f"warning: {message}")
-
-    # Not a filter: which warnings are shown, and how often, stays with the user.
-    before = warnings.showwarning
-    warnings.showwarning = show  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        warnings.showwarning = before

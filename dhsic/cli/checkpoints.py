@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dhsic._text import is_terminal
-from dhsic.cli.interrupts import last_words
+from dhsic.cli.interrupts import at_the_end
 from dhsic.cli.output import print_columns
 from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint
 from dhsic.engine.units import format_bytes
@@ -36,7 +36,7 @@ def interrupts_keep(url: str | None) -> Iterator[None]:
     folder = Folder.at(url, "checkpoint")
     words = f"interrupted; what is done is kept in {folder}: run the same command again"
     # Both ways out say the same: by the exception, and where the process is ended from outside.
-    with last_words(words):
+    with at_the_end(words):
         try:
             yield
         except KeyboardInterrupt as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -12,7 +12,7 @@ from dhsic._text import printable
 from dhsic.cli.output import print_columns
 from dhsic.cli.signature import Command, options_of, summary
 from dhsic.io.million_song import convert_million_song
-from dhsic.io.synthetic import generate as write_synthetic
+from dhsic.io.synthetic import generate
 from dhsic.io.tables import columns_by_variable, convert_table
 from dhsic.io.zarr_output import WrittenGroup
 
@@ -22,33 +22,29 @@ _SONGS = "dhsic.io.million_song:convert_million_song"
 _ENDS: Final = ("source", "destination")
 
 
-def _generate(destination: str, **options: Any) -> None:
-    with progress_bar() as bar:
-        bar.begin("generating", options["rows"])
-        written = write_synthetic(destination, progress=bar.at, **options)
-    _print_written(written)
+def _writes(write: Callable[..., WrittenGroup], what: str) -> Callable[..., None]:
+    """A command that writes a zarr group and says what was written."""
 
+    def command(**options: Any) -> None:
+        if "variables" in options:
+            options["variables"] = columns_by_variable(options["variables"], named=True)
+        with progress_bar() as bar:
+            bar.begin(what, options.get("rows"))
+            written = write(progress=bar.at, **options)
+        shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
+        # Rows that were left out change the population, and are told each time.
+        dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
+        click.echo(printable(f"wrote {written.path}: {shapes}{dropped}"))
+        if written.columns:
+            _print_columns(written)
 
-def _convert_songs(source: str, destination: str, **options: Any) -> None:
-    with progress_bar() as bar:
-        bar.begin("converting")
-        written = convert_million_song(source, destination, progress=bar.at, **options)
-    _print_written(written)
-
-
-def _convert_table(source: str, destination: str, variables: Sequence[str], **options: Any) -> None:
-    columns = columns_by_variable(variables, named=True)
-    with progress_bar() as bar:
-        bar.begin("converting")
-        written = convert_table(source, destination, variables=columns, progress=bar.at, **options)
-    _print_written(written)
-    _print_columns(written)
+    return command
 
 
 _TO: Final = click.Argument(["destination"], metavar="OUT.zarr")
 generate_command = Command(
     "generate",
-    callback=_generate,
+    callback=_writes(generate, "generating"),
     params=[
         _TO,
         *options_of(_SYNTHETIC, ("destination", "dtype")),
@@ -64,7 +60,7 @@ generate_command = Command(
 )
 _million_song = Command(
     "million-song",
-    callback=_convert_songs,
+    callback=_writes(convert_million_song, "converting"),
     params=[
         click.Argument(["source"], metavar="YearPredictionMSD.txt"),
         _TO,
@@ -75,7 +71,7 @@ _million_song = Command(
 )
 _table = Command(
     "table",
-    callback=_convert_table,
+    callback=_writes(convert_table, "converting"),
     params=[
         click.Argument(["source"], metavar="IN.csv|IN.parquet"),
         _TO,
@@ -96,14 +92,6 @@ _table = Command(
 convert = click.Group(
     "convert", commands=[_million_song, _table], help="Convert a table to a zarr group."
 )
-
-
-def _print_written(written: WrittenGroup) -> None:
-    """Say what was written."""
-    shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
-    # Rows that were left out change the population, and are told each time.
-    dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
-    click.echo(printable(f"wrote {written.path}: {shapes}{dropped}"))
 
 
 def _print_columns(written: WrittenGroup) -> None:

@@ -22,28 +22,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Python passes this variable on to processes that it starts.
 _WARNINGS = "PYTHONWARNINGS"
 _LEAKS = "ignore:resource_tracker:UserWarning"
-_words = ["interrupted"]
-_acts: list[Callable[[], None]] = []
+_last: list[str | Callable[[], None]] = ["interrupted"]
 
 
 @contextmanager
-def last_words(text: str) -> Iterator[None]:
-    """Say this where the process is ended because nothing else gets through."""
-    _words.append(text)
+def at_the_end(last: str | Callable[[], None]) -> Iterator[None]:
+    """Say this, or do it, before the process is ended because nothing else gets through."""
+    _last.append(last)
     try:
         yield
     finally:
-        _words.pop()
-
-
-@contextmanager
-def last_act(act: Callable[[], None]) -> Iterator[None]:
-    """Do this before the process is ended so, in the thread that ends it."""
-    _acts.append(act)
-    try:
-        yield
-    finally:
-        _acts.remove(act)
+        _last.remove(last)
 
 
 @contextmanager
@@ -100,13 +89,17 @@ def _end_process(inner: socket.socket) -> None:
             # The command came back in time, and exits by itself unless threads keep it.
             time.sleep(_LEAVING_SECONDS)
             os._exit(_EXIT_CODE)
+    words = ""
     # A copy: an act may be taken back by the main thread meanwhile.
-    for act in list(_acts):
+    for last in list(_last):
+        if isinstance(last, str):
+            words = last
+            continue
         with suppress(Exception):
-            act()
+            last()
     # Not by `print`: the main thread may hold the lock of the stream.
     # Where there is no stderr, 2 may be the number of a file of the user.
     with suppress(OSError):
-        os.write(-1 if sys.__stderr__ is None else 2, f"dhsic: {_words[-1]}\n".encode())
+        os.write(-1 if sys.__stderr__ is None else 2, f"dhsic: {words}\n".encode())
     # Not by `sys.exit`, which waits for threads.
     os._exit(_EXIT_CODE)

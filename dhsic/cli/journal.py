@@ -16,12 +16,13 @@ from uuid import uuid4
 
 import click
 
-from dhsic._files import check_regular, parse_json
+from dhsic._files import parse_json
 from dhsic._version import __version__
+from dhsic._whole import disk_errors
 from dhsic.cli.app import INTERNAL, INTERRUPTED, USAGE, in_shell
-from dhsic.cli.interrupts import last_act
+from dhsic.cli.interrupts import at_the_end
 from dhsic.engine.events import BlockFinished, Event, PassFinished, PassStarted, Position, as_json
-from dhsic.errors import DataError, DhsicError
+from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
 
 SCHEMA = 1
@@ -111,7 +112,7 @@ class Journal:
 
         try:
             # Also where the process is ended while library code runs, and no exception is raised.
-            with last_act(interrupted):
+            with at_the_end(interrupted):
                 yield
         except (KeyboardInterrupt, click.Abort):
             interrupted()
@@ -166,50 +167,25 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
     Parameters
     ----------
     path : str or Path
-        A file that ``--log-json`` wrote, or still writes.
+        A file that ``--log-json`` wrote, or still writes; perhaps not there yet.
 
     Returns
     -------
     list of dict
-        In order; a line that a killed command or a full disk left torn is left out.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, is no journal, or one of another version of the format.
+        In order, without what is no line of this format: a line that a killed command or a full
+        disk left torn, or one of a library on the same stream.
     """
-    try:
-        check_regular(path)
-        text = Path(path).read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        msg = f"cannot read the log {path}: {error.strerror or error}"
-        raise DataError(msg) from error
-    # The last line may be half written by a run that goes on.
-    whole = text[: text.rfind("\n") + 1].splitlines()
-    lines = [line for line in map(_parsed_event, whole) if line is not None]
-    if whole and not lines:
-        msg = f"{path} holds no line that --log-json wrote: give the file of that option"
-        raise DataError(msg)
+    lines = []
+    with suppress(OSError):
+        # The last line may be half written by a run that goes on.
+        for line in Path(path).read_bytes().decode("utf-8", "replace").splitlines():
+            with suppress(ValueError, TypeError, KeyError):
+                event = parse_json(line)
+                if event["schema"] == SCHEMA and {"time", "run", "event"} <= event.keys():
+                    lines.append(event)
     runs = [line["run"] for line in lines if line["event"] == "command-started"]
     # A file may hold several runs, one after another; the last one counts.
-    latest = [line for line in lines if not runs or line["run"] == runs[-1]]
-    for line in latest:
-        if line["schema"] != SCHEMA:
-            msg = (
-                f"{path} must have lines of schema {SCHEMA}, got {line['schema']!r}: read it with "
-                "the version of dhsic that wrote it"
-            )
-            raise DataError(msg)
-    return latest
-
-
-# A line that is no event of ours, as of a library on the same stream, is passed over.
-def _parsed_event(line: str) -> dict[str, Any] | None:
-    with suppress(ValueError):
-        event = parse_json(line)
-        if isinstance(event, dict) and {"schema", "time", "run", "event"} <= event.keys():
-            return event
-    return None
+    return [line for line in lines if not runs or line["run"] == runs[-1]]
 
 
 @contextmanager
@@ -220,12 +196,9 @@ def _writer(target: str | Path | None) -> Iterator[Callable[[str], None]]:
     if target == STDERR:
         yield lambda line: click.echo(line, nl=False, err=True)
         return
-    try:
+    with disk_errors(f"the log {target}"):
         # With O_APPEND the system finds the end for every write, whoever else writes.
         file = open(target, "a+b", buffering=0)  # noqa: SIM115  # closed below
-    except OSError as error:
-        msg = f"cannot write the log {target}: {error.strerror or error}"
-        raise DataError(msg) from error
 
     def write(line: str) -> None:
         # One call writes a whole line, so that lines of several processes do not mix.

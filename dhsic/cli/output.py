@@ -10,16 +10,8 @@ from collections.abc import Iterable, Sequence
 import click
 
 from dhsic._text import is_terminal, printable
-from dhsic.results import IndependenceTestResult, decision
 
 _GAP = "  "
-
-
-def print_result(result: IndependenceTestResult, alpha: float) -> None:
-    """Print a result and what it decides."""
-    print_summary(
-        [*result.summary(), ("decision", f"{result.hypothesis} {decision(result, alpha)}")]
-    )
 
 
 def print_summary(rows: Sequence[tuple[str, str]], label_width: int = 0) -> None:
@@ -28,12 +20,6 @@ def print_summary(rows: Sequence[tuple[str, str]], label_width: int = 0) -> None
     width = max(label_width, *(len(label) for label, _ in rows)) + len(_GAP)
     for label, text in rows:
         click.echo(click.style(f"{label:<{width}}", bold=True) + _wrap(printable(text), width))
-
-
-def print_lines(lines: Iterable[str], indent: int) -> None:
-    """Print lines whose continuations are indented."""
-    for line in lines:
-        click.echo(_wrap(printable(line), indent, indent_first=False))
 
 
 def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -55,7 +41,7 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
-def _wrap(text: str, indent: int, *, indent_first: bool = True) -> str:
+def _wrap(text: str, indent: int) -> str:
     """Break a text where a terminal would; leave it in one line where a program reads it."""
     # Other programs read lines, which are not to be broken for them.
     if not is_terminal(sys.stdout):
@@ -65,10 +51,10 @@ def _wrap(text: str, indent: int, *, indent_first: bool = True) -> str:
     filled = textwrap.fill(
         text,
         width,
-        initial_indent=space if indent_first else "",
+        initial_indent=space,
         subsequent_indent=space,
         # Paths and kernels are to be copied whole.
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return filled[indent:] if indent_first else filled
+    return filled[indent:]

@@ -12,8 +12,9 @@ import click
 from dhsic._spec import fields_of_method, method_of_name
 from dhsic._text import printable
 from dhsic._validation import nearest
-from dhsic.cli.resources import RunResources, read_resources
+from dhsic.cli.resources import client_at, read_resources
 from dhsic.cli.signature import DATA, LABELS, Options
+from dhsic.cluster import ClusterSpec
 from dhsic.engine.plan import Plan
 from dhsic.io.open import open_group, open_group_labels, open_group_samples
 from dhsic.io.tables import is_table, text_of_columns
@@ -23,7 +24,6 @@ from dhsic.kernels.grid import grid_fields, is_grid
 from dhsic.ranking import usable_columns
 
 _TOLD = 20
-_RUN = ("rng", "checkpoint", "memory", "threads")
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Request:
         The variables.
     arguments : dict
         Arguments that planning and running share, besides the client.
-    place : RunResources
-        Where it runs.
+    cluster : ClusterSpec or None
+        A cluster to run on, in place of threads of this process.
     """
 
     texts: list[str]
     sources: list[Any]
     arguments: Options
-    place: RunResources
+    cluster: ClusterSpec | None
 
     def call(self, function: Callable[..., Any], **more: Any) -> Any:
         """Call a function with the variables in their places."""
@@ -62,14 +62,14 @@ class Request:
         click.UsageError
             It would run in jobs that are not there.
         """
-        cluster = self.place.cluster
+        cluster = self.cluster
         if cluster is not None and cluster.kind not in ("local", "scheduler"):
             msg = (
                 f"a plan needs running workers, and --cluster would start jobs of {cluster.kind}: "
                 f"plan with --threads {cluster.threads}, the number of a worker"
             )
             raise click.UsageError(msg)
-        with self.place.client() as client:
+        with client_at(cluster) as client:
             plan: Plan = self.call(planner, client=client)
             return replace(plan, times=plan.timed)
 
@@ -90,22 +90,22 @@ def read_request(options: Options, parameters: Sequence[str]) -> Request:
         Options that do not go together, or data that cannot be opened.
     """
     # Read before the data, whose opening may take long in a remote store.
-    place = read_resources(options)
+    cluster = read_resources(options)
     texts = _texts(options, parameters)
     data, allowed = location(options["data"]), options["allow_missing_chunks"]
     opener = open_group_samples if "samples" in parameters else open_group
     sources: list[Variable] = opener(data, texts, allow_missing_chunks=allowed)
-    arguments = arguments_of(options, parameters, place)
+    arguments = arguments_of(options, parameters)
     for name, value in arguments.items():
         arguments[name] = _argument(name, value, options, sources)
     if "given" in parameters:
         arguments["given"] = None
-    return Request(texts, sources, arguments, place)
+    return Request(texts, sources, arguments, cluster)
 
 
-def arguments_of(options: Options, parameters: Sequence[str], place: RunResources) -> Options:
+def arguments_of(options: Options, parameters: Sequence[str]) -> Options:
     """The options that are arguments of a function, as they were typed."""
-    beside = (*DATA, "exclude", *_RUN)
+    beside = (*DATA, "exclude", "rng", "checkpoint")
     given = {name: options[name] for name in parameters if name not in beside}
     said = {name: value for name, value in given.items() if value not in (None, ())}
     # A null that has fields has its number of replicates among them.
@@ -115,7 +115,7 @@ def arguments_of(options: Options, parameters: Sequence[str], place: RunResource
             msg = f"--resamples needs a null with replicates, and {null!r} draws none: drop it"
             raise click.UsageError(msg)
         said["null"] += f",n_resamples={said.pop('n_resamples')}"
-    return {**said, "threads": place.threads, "memory": place.memory}
+    return said
 
 
 def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
@@ -211,7 +211,7 @@ def read_kernels(specs: Sequence[str], names: Sequence[str]) -> Any:
     each = [chosen.get(name, usual) for name in names]
     if usual is None or not is_grid(usual):
         return each
-    fields = grid_fields(usual)
+    fields = grid_fields(usual) if ":" in usual else {}
     kernels, factors = fields.pop("kernels", None), fields.pop("factors", None)
     candidates = [
         Candidates(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,27 +17,9 @@ _TLS: Final = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key"}
 _FILE: Final = click.Path(path_type=Path)
 
 
-@dataclass(frozen=True)
-class RunResources:
-    """Where a run is.
-
-    Parameters
-    ----------
-    memory : int
-        Bytes that one process may use.
-    threads : int or None
-        Threads of this process, where it runs on them.
-    cluster : ClusterSpec or None
-        A cluster to run on instead.
-    """
-
-    memory: int
-    threads: int | None
-    cluster: ClusterSpec | None
-
-    def client(self) -> AbstractContextManager[Any]:
-        """Where tasks run; None for threads of this process."""
-        return nullcontext() if self.cluster is None else connect(self.cluster)
+def client_at(cluster: ClusterSpec | None) -> AbstractContextManager[Any]:
+    """Where tasks run; None for threads of this process."""
+    return nullcontext() if cluster is None else connect(cluster)
 
 
 def resource_options() -> Sequence[click.Parameter]:
@@ -63,8 +44,10 @@ def resource_options() -> Sequence[click.Parameter]:
     )
 
 
-def read_resources(options: dict[str, Any]) -> RunResources:
-    """Translate the options, each of which is valid by itself; nothing is started.
+def read_resources(options: dict[str, Any]) -> ClusterSpec | None:
+    """Describe the cluster of a command, None for threads of this process; nothing is started.
+
+    Where the file of a cluster says the memory of a worker, `options` gets it.
 
     Raises
     ------
@@ -90,33 +73,21 @@ def read_resources(options: dict[str, Any]) -> RunResources:
             msg = "--memory cannot be combined with --cluster: write 'memory: 4GiB' in its file"
             raise click.UsageError(msg)
         described = ClusterSpec.read(options["cluster"])
-        return RunResources(described.memory, None, described)
-    spec: ClusterSpec | None = None
+        options["memory"] = described.memory
+        return described
     if "workers" in given:
-        spec = ClusterSpec("local", options["workers"], memory=memory)
-    if at_scheduler:
-        at = SchedulerAt(options["scheduler"], options["scheduler_file"])
-        tls, insecure = _certificates(options), options["insecure"]
-        spec = ClusterSpec("scheduler", memory=memory, scheduler=at, tls=tls, insecure=insecure)
-    return RunResources(memory, options["threads"], spec)
+        return ClusterSpec("local", options["workers"], memory=memory)
+    if not at_scheduler:
+        return None
+    at = SchedulerAt(options["scheduler"], options["scheduler_file"])
+    files = {part: options[name] for name, part in _TLS.items()}
+    tls, insecure = TLS(**files) if any(files.values()) else None, options["insecure"]
+    return ClusterSpec("scheduler", memory=memory, scheduler=at, tls=tls, insecure=insecure)
 
 
 def _on_the_line(name: str) -> bool:
     context = click.get_current_context()
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-
-def _certificates(options: dict[str, Any]) -> TLS | None:
-    """All files of certificates or none."""
-    # Two of three would fail in the handshake, with an error that names none of them.
-    missing = [_option(name) for name in _TLS if options[name] is None]
-    if len(missing) == len(_TLS):
-        return None
-    if missing:
-        there = ", ".join(_option(name) for name in _TLS if options[name] is not None)
-        msg = f"{there} needs {' and '.join(missing)}, too"
-        raise click.UsageError(msg)
-    return TLS(**{part: options[name] for name, part in _TLS.items()})
 
 
 def _option(name: str) -> str:

@@ -15,33 +15,36 @@ from typing import Any, Final
 import click
 
 from dhsic._progress import progress_bar
-from dhsic._whole import write_whole
+from dhsic._whole import disk_errors, write_whole
 from dhsic.cli.checkpoints import interrupts_keep
 from dhsic.cli.journal import STDERR, Journal, open_journal
-from dhsic.cli.output import print_lines
+from dhsic.cli.output import print_columns, print_summary
 from dhsic.cli.recipes import code_of
 from dhsic.cli.request import Request, read_request
-from dhsic.cli.resources import RunResources
+from dhsic.cli.resources import client_at
 from dhsic.cli.signature import Options, function_of
+from dhsic.cluster import ClusterSpec
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import Event, RunStarted
 from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
-from dhsic.errors import DataError, needing
+from dhsic.errors import needing
 from dhsic.io.urls import is_url, redacted
+from dhsic.io.zarr_output import check_new_group
 from dhsic.plots import figure_of
 from dhsic.report import MemoryUse, Run, check_report, write_report
 
-_TARGETS: Final = {
-    "json_path": "--json",
-    "log_path": "--log-json",
-    "page_path": "--report",
-    "plot_path": "--plot",
-    "report_path": "--performance-report",
+# Files that every command may write: the option, and what its help says.
+FILES: Final = {
+    "json_path": ("--json", "OUT.json", "Write the result as JSON."),
+    "plot_path": ("--plot", "OUT.png", "Write a figure; the ending sets the format."),
+    "page_path": ("--report", "OUT.html", "Write a report with figures and code."),
+    "report_path": ("--performance-report", "OUT.html", "Write Dask's report of the workers."),
+    "log_path": ("--log-json", "FILE", "Append events as JSON lines; - is stderr."),
 }
 # Attributes of results that a log has, of those that a result has.
 _TOLD: Final = (
     *("statistic", "pvalue", "pvalue_error", "estimate", "of", "value", "direction"),
-    *("estimator", "null", "seed", "seconds"),
+    *("difference", "estimator", "null", "seed", "seconds"),
 )
 
 
@@ -64,18 +67,14 @@ class Row:
         The public function, as "dhsic:rank_features"; looked up when the command runs.
     show : callable
         Prints the result, with the options of the command.
-    planner : str, optional
-        The public function that plans.
     examples : str, optional
         Lines of the help.
     more : sequence of click.Parameter, optional
         Options of printing and writing.
     told : callable, optional
         Fields of the log besides attributes of the result.
-    before : callable, optional
-        Refuses before a run what could not be written after it.
-    after : callable, optional
-        Writes what the workers compute, while they are there.
+    columns : callable, optional
+        Columns of the arrays of the zarr group that it may write.
     read : callable, optional
         Opens the data.
     draw : callable, optional
@@ -95,12 +94,10 @@ class Row:
     name: str
     function: str
     show: Callable[[Any, Options], None]
-    planner: str | None = None
     examples: str = ""
     more: Sequence[click.Parameter] = ()
     told: Callable[[Any], Options] = lambda result: {}
-    before: Callable[[Request, Options], None] = lambda request, options: None
-    after: Callable[[Any, Options], None] = lambda result, options: None
+    columns: Callable[[Request, Options], Mapping[str, int]] = lambda request, options: {}
     read: Callable[[Options, Sequence[str]], Request] = read_request
     draw: Callable[[Any, Options], Any] = _drawn
     title: str = ""
@@ -123,11 +120,16 @@ def run(row: Row, options: Options) -> None:
     with open_journal(options["log_path"], command, options["data"]) as journal:
         # The request is read inside, so that the log tells of an error in the data, too.
         request = row.read(options, row.parameters)
-        row.before(request, options)
+        group, overwrite = options.get("out_path"), options["overwrite"]
+        # What could not be written after a run is refused before it.
+        if group is not None:
+            check_new_group(group, row.columns(request, options), overwrite=overwrite)
         function = function_of(row.function)
-        with _seen(request.place, options, journal, page) as seen:
+        with _seen(request.cluster, options, journal, page) as seen:
             result = request.call(function, **seen)
-            row.after(result, options)
+            # Blocks of a map are computed as they are written, by the workers.
+            if group is not None:
+                result.to_zarr(group, overwrite=overwrite)
             # A picture needs values of rows, which workers read and which are gone with them.
             pictured = page.path is not None or options["plot_path"] is not None
             if pictured and getattr(result, "flat", False):
@@ -137,7 +139,7 @@ def run(row: Row, options: Options) -> None:
                 write_whole(options["json_path"], result.to_json(indent=2) + "\n")
             if page.path is not None:
                 code = code_of(function, options, request)
-                page.write(result, options, command, request.place, code)
+                page.write(result, options, command, code)
             _write_picture(options["plot_path"], lambda: row.draw(result, options))
             told = {name: getattr(result, name) for name in _TOLD if hasattr(result, name)}
             journal.tell("result", **{**told, **row.told(result)})
@@ -168,12 +170,14 @@ def print_plan(row: Row, options: Options) -> None:
     MemoryBudgetError
         It does not fit.
     """
-    for name, option in _TARGETS.items():
+    for name, (option, *_) in FILES.items():
         if options.get(name) is not None:
             msg = f"{option} needs a run, and a plan runs nothing: drop it"
             raise click.UsageError(msg)
-    planned = row.read(options, row.parameters).told(function_of(row.planner or ""))
-    print_lines(str(planned).splitlines(), indent=8)
+    planner = vars(function_of(row.function))["planner"]
+    planned = row.read(options, row.parameters).told(planner)
+    print_summary(planned.summary())
+    print_columns(*planned.table())
     # After the plan is printed, which says why it does not fit.
     planned.check()
 
@@ -181,7 +185,7 @@ def print_plan(row: Row, options: Options) -> None:
 def _check_outputs(options: Options) -> None:
     """Refuse one file for two outputs, files that exist unless replaced, and other pictures."""
     taken: dict[Path, str] = {}
-    for name, option in _TARGETS.items():
+    for name, (option, *_) in FILES.items():
         path = options.get(name)
         # The terminal can be shared, a file not.
         if path in (None, STDERR):
@@ -222,10 +226,8 @@ def _write_picture(path: Path | None, draw: Callable[[], Any]) -> None:
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = figure_of(draw())
         try:
-            figure.savefig(path, dpi=150)
-        except OSError as error:
-            msg = f"cannot write the picture {path}: {error.strerror or error}"
-            raise DataError(msg) from error
+            with disk_errors(f"the picture {path}"):
+                figure.savefig(path, dpi=150)
         # Figures stay open in pyplot until they are closed, one more with every call.
         finally:
             plt.close(figure.number)
@@ -233,7 +235,7 @@ def _write_picture(path: Path | None, draw: Callable[[], Any]) -> None:
 
 @contextmanager
 def _seen(
-    place: RunResources, options: Options, journal: Journal, page: _Page
+    cluster: ClusterSpec | None, options: Options, journal: Journal, page: _Page
 ) -> Iterator[Options]:
     """Arguments of every public function, of a run that is seen on the terminal and in the log."""
     # A bar would write over the lines of a log on the same stream.
@@ -241,7 +243,7 @@ def _seen(
     with progress_bar(shown=not quiet) as bar:
         bar.begin("starting")
         # How a run ended is written before its cluster is closed, which takes a while.
-        with interrupts_keep(options["checkpoint"]), place.client() as client, journal.ending():
+        with interrupts_keep(options["checkpoint"]), client_at(cluster) as client, journal.ending():
             if client is not None:
                 # Asked anew for every line: workers come and go in the course of a run.
                 bar.workers = journal.workers = partial(worker_count, client)
@@ -308,7 +310,6 @@ class _Page:
         result: Any,
         options: Options,
         command: Sequence[str],
-        place: RunResources,
         code: str,
     ) -> None:
         """Write the file, with the code that gives the result again."""
@@ -318,7 +319,7 @@ class _Page:
         threads = f"{started.threads} thread{'s' if started.threads > 1 else ''}"
         # In words and not as the client prints itself, which may hold an address.
         ran_on = f"{threads} of one process"
-        if place.cluster is not None:
+        if len(self._memory) > 1:  # with workers
             ran_on = f"{started.workers} worker processes with {threads} in all"
         # The page is passed on, unlike the command that was typed.
         words = shlex.join([redacted(word) for word in command])

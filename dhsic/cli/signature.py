@@ -180,12 +180,7 @@ class Read(click.ParamType):  # type: ignore[type-arg]
         return self._read(value)
 
 
-def level_of(text: Any) -> float:
-    """A level of a test."""
-    return check_level(click.FLOAT.convert(text, None, None))
-
-
-LEVEL: Final = Read("level", level_of)
+LEVEL: Final = Read("level", lambda text: check_level(click.FLOAT.convert(text, None, None)))
 
 
 def count_of(text: Any) -> Any:
@@ -200,6 +195,15 @@ def lags_of(text: Any) -> Any:
         raise InvalidArgumentError(msg)
     numbers = [int(part) for part in str(text).split(":")]
     return range(*numbers) if numbers[1:] else numbers[0]
+
+
+# Types and texts of options that are read from text, by the argument.
+_READ: Final = {
+    "alpha": (LEVEL, "LEVEL"),
+    "memory": (Read("bytes", parse_bytes), "BYTES"),
+    "time": (Read("time", parse_seconds), "TIME"),
+    "lags": (Read("lags", lags_of), "N|FIRST:END[:STEP]"),
+}
 
 
 class Command(click.Command):
@@ -331,14 +335,8 @@ def _typed(settings: dict[str, Any], name: str, hint: Any) -> bool:
     parts = {get_origin(part) or part for part in united} - {NoneType}
     if choices := choices_of(hint):
         settings["type"] = click.Choice(choices)
-    elif name == "alpha":
-        settings.update(type=LEVEL, metavar="LEVEL")
-    elif name == "memory":
-        settings.update(type=Read("bytes", parse_bytes), metavar="BYTES")
-    elif name == "time":
-        settings.update(type=Read("time", parse_seconds), metavar="TIME")
-    elif name == "lags":
-        settings.update(type=Read("lags", lags_of), metavar="N|FIRST:END[:STEP]")
+    elif name in _READ:
+        settings["type"], settings["metavar"] = _READ[name]
     elif parts == {int, str}:
         settings.update(type=Read("count", count_of), metavar="COUNT")
     elif parts == {int}:

@@ -28,7 +28,7 @@ from dhsic.cluster.submit import (
     SubmittedRun,
     Task,
     cancel_run,
-    clear_run,
+    end_job,
     find_run,
     list_runs,
     new_run,
@@ -291,7 +291,8 @@ def cancel(identity: str, runs: Path | None) -> None:
     if job is not None and now in _GOING:
         cancel_run(run, job)
         click.echo(f"cancelled {identity}")
-    elif job is not None and clear_run(run, job):
+    elif job is not None and run.where == "kubernetes":
+        end_job(run, job)
         click.echo(f"{identity} is {now}: removed what it left in {run.where}")
     else:
         msg = f"RUN must be waiting or running, and {identity} is {now}: there is nothing to cancel"
@@ -342,17 +343,10 @@ def _show(run: SubmittedRun, now: Standing, found: Sequence[Standing], bar: Bar)
         bar.begin(what)
 
 
-def _journal(task: Task) -> list[dict[str, Any]]:
-    try:
-        return read_journal(task.folder / "journal.jsonl")
-    except DataError:  # it is not there yet
-        return []
-
-
 def _progress(task: Task) -> dict[str, Any] | None:
     """How far the pass is that was last heard of; None before the first."""
     # The log has lines of several passes; the last with a position is the one that runs.
-    for line in reversed(_journal(task)):
+    for line in reversed(read_journal(task.folder / "journal.jsonl")):
         if line.get("event") == "command-started":  # what comes before is of an earlier turn
             break
         if isinstance(line.get("progress"), dict):
@@ -362,9 +356,9 @@ def _progress(task: Task) -> dict[str, Any] | None:
 
 def _trouble(run: SubmittedRun, now: Standing) -> str | None:
     """The reason why a run waits, as far as its queue or its journal tells."""
-    if (known := trouble(run, ended=now not in _GOING)) is not None:
+    if (known := trouble(run, ended=False)) is not None:
         return known
-    last = (_journal(run.tasks()[0]) or [{}])[-1].get("event")
+    last = (read_journal(run.tasks()[0].folder / "journal.jsonl") or [{}])[-1].get("event")
     if now == "running" and run.led and last == "command-started" and run.spec.most_workers:
         logs = "" if run.spec.jobs is None else f"; their logs are in {run.spec.jobs.log_directory}"
         return f"waiting for workers (0 of {run.spec.most_workers}){logs}"
@@ -374,13 +368,13 @@ def _trouble(run: SubmittedRun, now: Standing) -> str | None:
 def _why(run: SubmittedRun, found: Sequence[Standing]) -> str:
     """Why a run has no result, as far as it could say so."""
     task = run.tasks()[found.index("failed")]
-    last = (_journal(task) or [{}])[-1]
+    last = (read_journal(task.folder / "journal.jsonl") or [{}])[-1]
     # The journal knows best, then the queue, then the last line that was printed.
     if last.get("event") == "error":
         return str(last.get("message"))
     if last.get("event") == "interrupted":
         return "it was interrupted"
-    if (known := _trouble(run, "failed")) is not None:
+    if (known := trouble(run, ended=True)) is not None:
         return known
     for path in (task.folder / "error.log", run.folder / "job.log"):
         with suppress(OSError), path.open("rb") as log:

@@ -16,10 +16,10 @@ from dhsic._plugins import load_plugins
 from dhsic._spec import fields_of_method, known_methods
 from dhsic._validation import nearest
 from dhsic.causal import CausalDirections, DAGScores
-from dhsic.cli.output import aligned, print_columns, print_result, print_summary
+from dhsic.cli.output import aligned, print_columns, print_summary
 from dhsic.cli.request import Request, arguments_of
 from dhsic.cli.resources import read_resources, resource_options
-from dhsic.cli.running import Row, judge, print_plan, run
+from dhsic.cli.running import FILES, Row, judge, print_plan, run
 from dhsic.cli.signature import (
     LEVEL,
     METHODS,
@@ -28,6 +28,7 @@ from dhsic.cli.signature import (
     Options,
     choices_of,
     first_words,
+    function_of,
     options_of,
     summary,
 )
@@ -35,11 +36,11 @@ from dhsic.errors import DataError
 from dhsic.estimators.registry import ESTIMATORS, nulls_of
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
-from dhsic.io.zarr_output import check_new_group
 from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.text import FORMS
 from dhsic.nulls import Control
 from dhsic.pairwise import PAIR_COLUMNS
+from dhsic.results import decision
 from dhsic.sensitivity.maps import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 
@@ -72,13 +73,6 @@ def _out(metavar: str, what: str) -> click.Option:
 
 def _outputs() -> Sequence[click.Parameter]:
     """What every command that runs may write, and how it reads."""
-    files = {
-        "--json": ("json_path", "OUT.json", "Write the result as JSON."),
-        "--plot": ("plot_path", "OUT.png", "Write a figure; the ending sets the format."),
-        "--report": ("page_path", "OUT.html", "Write a report with figures and code."),
-        "--performance-report": ("report_path", "OUT.html", "Write Dask's report of the workers."),
-        "--log-json": ("log_path", "FILE", "Append events as JSON lines; - is stderr."),
-    }
     return (
         *(
             click.Option(
@@ -87,7 +81,7 @@ def _outputs() -> Sequence[click.Parameter]:
                 metavar=metavar,
                 help=text,
             )
-            for flag, (name, metavar, text) in files.items()
+            for name, (flag, metavar, text) in FILES.items()
         ),
         click.Option(["--overwrite"], is_flag=True, help="Overwrite output files that exist."),
         click.Option(
@@ -110,7 +104,8 @@ _EXCLUDE: Final = click.Option(
 
 
 def _show_test(result: Any, options: Options) -> None:
-    print_result(result, options["alpha"])
+    decided = f"{result.hypothesis} {decision(result, options['alpha'])}"
+    print_summary([*result.summary(), ("decision", decided)])
 
 
 def _show_summary(result: Any, options: Options) -> None:
@@ -143,9 +138,7 @@ def _show_decision(result: Any, options: Options) -> None:
 
 def _show_scores(scores: DAGScores, options: Options) -> None:
     alpha, top = options["alpha"], options["top"]
-    ranked = scores.ranked[:top]
-    rows = [(f"{graph.pvalue:.4g}", f"{graph.statistic:.4g}", str(graph.dag)) for graph in ranked]
-    print_columns(("p-value", "statistic", "graph"), rows)
+    print_columns(*scores.table(top))
     kept = len(scores.accepted(alpha))
     said = f"{kept:,} of {len(scores):,} graphs are not rejected at level {alpha:g}"
     minimal = [("minimal", str(graph.dag)) for graph in scores.minimal(alpha)[:top]]
@@ -165,27 +158,13 @@ def _show_pairs(result: CausalDirections, options: Options) -> None:
     print_summary(lines)
 
 
-# --- what is refused before a run, and written in it
+# --- what is written, and read
 
 
-def _check_map(request: Request, options: Options) -> None:
-    if options["out_path"] is not None:
-        # Only variables that are varied have an array in the map.
-        dims = {source.name: source.shape[1] for source in request.sources}
-        varied = {name: d for name, d in dims.items() if name in (options["wrt"] or dims)}
-        columns = map_columns(varied)
-        check_new_group(options["out_path"], columns, overwrite=options["overwrite"])
-
-
-def _check_pairs(request: Request, options: Options) -> None:
-    if options["out_path"] is not None:
-        check_new_group(options["out_path"], PAIR_COLUMNS, overwrite=options["overwrite"])
-
-
-def _write_zarr(result: Any, options: Options) -> None:
-    # Inside the run: blocks of a map are computed as they are written, by the workers.
-    if options["out_path"] is not None:
-        result.to_zarr(options["out_path"], overwrite=options["overwrite"])
+def _columns_of_map(request: Request, options: Options) -> Mapping[str, int]:
+    # Only variables that are varied have an array in the map.
+    dims = {source.name: source.shape[1] for source in request.sources}
+    return map_columns({name: d for name, d in dims.items() if name in (options["wrt"] or dims)})
 
 
 def _known_directions(read: Sequence[CauseEffectPair]) -> Any:
@@ -197,14 +176,14 @@ def _known_directions(read: Sequence[CauseEffectPair]) -> Any:
 
 
 def _read_pairs(options: Options, parameters: Sequence[str]) -> Request:
-    place, read = read_resources(options), read_pairs(options["data"])
+    cluster, read = read_resources(options), read_pairs(options["data"])
     options["known"] = _known_directions(read)
     # What cannot be drawn is refused before the pairs are regressed.
     if options["plot_path"] is not None and options["known"] is None:
         msg = "--plot needs pairs whose directions are known, got none: drop it"
         raise DataError(msg)
     pairs = {pair.name: (pair.x, pair.y) for pair in read}
-    return Request([], [pairs], arguments_of(options, parameters, place), place)
+    return Request([], [pairs], arguments_of(options, parameters), cluster)
 
 
 def _draw_pairs(result: Any, options: Options) -> Any:
@@ -219,7 +198,6 @@ ROWS: Final = (
         "plan",
         "dhsic:independence_test",
         _show_test,
-        "dhsic:plan",
         "dhsic plan songs.zarr --variable features --variable year",
         _TESTED,
         title="Print the steps, memory and time of 'dhsic test' with the same options.",
@@ -228,7 +206,6 @@ ROWS: Final = (
         "test",
         "dhsic:independence_test",
         _show_test,
-        "dhsic:plan",
         "dhsic test songs.csv --variable timbre=t1,t2 --variable year\n"
         "dhsic test songs.zarr --variable 'timbre=features[:, 0:12]' \\\n"
         "    --variable year --kernel year=laplacian --null shifts:100000",
@@ -238,22 +215,19 @@ ROWS: Final = (
         "sensitivity",
         "dhsic:sensitivity_map",
         _show_map,
-        None,
         "dhsic sensitivity songs.zarr --variable features --variable year \\\n    --out map.zarr",
         (
             _top(5, "columns of each variable"),
             _out("MAP.zarr", "map"),
         ),
         told=lambda result: {name: getattr(result.measured, name) for name in ("seed", "seconds")},
-        before=_check_map,
-        after=_write_zarr,
+        columns=_columns_of_map,
         title="Find the columns and rows that a measure of dependence depends on most.",
     ),
     Row(
         "rank",
         "dhsic:rank_features",
         _show_ranking,
-        "dhsic:plan_ranking",
         "dhsic rank weather.csv --target ozone\n"
         "dhsic rank songs.zarr --features features --target year \\\n"
         "    --column-group timbre=0:12 --column-group covariances=12:90 --control max-t",
@@ -277,18 +251,15 @@ ROWS: Final = (
         "matrix",
         "dhsic:dependence_matrix",
         _show_decision,
-        "dhsic:plan_matrix",
         "dhsic matrix weather.csv --plot matrix.png\n"
         "dhsic matrix genes.parquet --null martingale --out pairs.zarr",
         (_level(), _top(20, "pairs"), _EXCLUDE, _out("PAIRS.zarr", "pairs")),
-        before=_check_pairs,
-        after=_write_zarr,
+        columns=lambda request, options: PAIR_COLUMNS,
     ),
     Row(
         "lags",
         "dhsic:lag_scan",
         _show_decision,
-        "dhsic:plan_lag_scan",
         "dhsic lags weather.csv --variable wind --variable waves --lags 0:25 --plot lags.png",
         (_level(), _top(20, "lags")),
     ),
@@ -296,7 +267,6 @@ ROWS: Final = (
         "two-sample",
         "dhsic:two_sample_test",
         _show_test,
-        "dhsic:plan_two_sample",
         "dhsic two-sample people.csv --sample pay --between sex\n"
         "dhsic two-sample songs.zarr --sample old=timbre60 --sample new=timbre00",
         _TESTED,
@@ -305,7 +275,6 @@ ROWS: Final = (
         "interaction",
         "dhsic:interaction_test",
         _show_test,
-        "dhsic:plan_interaction",
         "dhsic interaction songs.zarr --variable 'mean=features[:, 0:12]' \\\n"
         "    --variable 'rest=features[:, 12:]' --variable year",
         _TESTED,
@@ -314,7 +283,6 @@ ROWS: Final = (
         "conditional",
         "dhsic:conditional_independence_test",
         _show_test,
-        "dhsic:plan_conditional",
         "dhsic conditional flights.csv --variable delay --variable length \\\n"
         "    --given carrier --given month --method strata",
         _TESTED,
@@ -323,15 +291,12 @@ ROWS: Final = (
         "difference",
         "dhsic:dependence_difference",
         _show_summary,
-        "dhsic:plan_difference",
         "dhsic difference weather.csv --variable wind --variable rain --variable ozone",
-        told=lambda result: {"difference": result.difference, "pvalue": result.pvalue},
     ),
     Row(
         "cause dags",
         "dhsic.causal:score_dags",
         _show_scores,
-        None,
         "dhsic cause dags weather.zarr --variable altitude --variable temperature \\\n"
         "    --variable sunshine --plot dags.png",
         (_level(), _top(10, "graphs")),
@@ -341,7 +306,6 @@ ROWS: Final = (
         "cause order",
         "dhsic.causal:search_dag",
         _show_summary,
-        None,
         "dhsic cause order songs.zarr --variable a --variable b --variable c",
         told=lambda result: {"graph": str(result.dag)},
     ),
@@ -349,7 +313,6 @@ ROWS: Final = (
         "cause direction",
         "dhsic.causal:direction",
         _show_summary,
-        "dhsic.causal:plan_direction",
         "dhsic cause direction weather.zarr --variable altitude \\\n    --variable temperature",
         told=lambda result: {"score": result.score},
     ),
@@ -357,7 +320,6 @@ ROWS: Final = (
         "cause pairs",
         "dhsic.causal:directions",
         _show_pairs,
-        None,
         "dhsic cause pairs tuebingen --regression random-forest \\\n"
         "    --criterion sensitivity --plot accuracy.png",
         (_top(20, "pairs"),),
@@ -373,7 +335,6 @@ ROWS: Final = (
         "cause residuals",
         "dhsic.causal:residual_independence_test",
         _show_test,
-        None,
         "dhsic cause residuals weather.zarr --variable temperature \\\n"
         "    --variable sunshine --given altitude",
         _TESTED,
@@ -385,7 +346,8 @@ def command_of(row: Row) -> Command:
     """The command of a row, with the options of its function."""
     called = list(options_of(row.options_from or row.function, row.without, row.defaults))
     row = replace(row, parameters=[str(option.name) for option in called])
-    planned = [_PLAN] if row.planner and row.name != "plan" else []
+    has_plan = "planner" in vars(function_of(row.function)) and row.name != "plan"
+    planned = [_PLAN] if has_plan else []
     pairs = row.read is _read_pairs
     data = click.Argument(["data"], metavar="FOLDER" if pairs else "DATA")
     outputs = [one for one in _outputs() if not (pairs and one.name == "page_path")]
@@ -427,13 +389,15 @@ def pairs_table() -> str:
     return "\n".join(aligned([("estimator", "time", "variables", "nulls"), *rows]))
 
 
-def _field_rows(maker: Any) -> list[tuple[str, str, str]]:
-    """Every field with its default, or the words that it may be, and its meaning."""
+def _fields_of(name: str, maker: Any) -> list[tuple[str, str, str]]:
+    """Every field of a text with its default, or the words that it may be, and its meaning."""
     cls, hints = maker.func if isinstance(maker, partial) else maker, {}
     with suppress(NameError):  # a plugin may have annotations for a checker alone
         hints = get_type_hints(cls)
-    rows = []
+    rows = _fields_of("", Candidates) if cls is Grid else []
     for field, default in fields_of_method(maker).items():
+        if field == "candidates" or (name in FORMS and field not in FORMS[name][1]):
+            continue
         words = sorted(choices_of(hints.get(field)), key=lambda word: word != default)
         shown = "|".join(words) or ("" if default is None else str(default))
         rows.append((field, shown, first_words(_name_of(cls), field)))
@@ -442,13 +406,6 @@ def _field_rows(maker: Any) -> list[tuple[str, str, str]]:
 
 def _name_of(cls: Any) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
-
-
-def _fields_text(fields: Mapping[str, Any]) -> str:
-    """Fields with their defaults, as a text has them."""
-    return ", ".join(
-        name if default is None else f"{name}={default}" for name, default in fields.items()
-    )
 
 
 @click.command("methods", short_help="List kernels, estimators, nulls and their fields.")
@@ -466,37 +423,33 @@ def methods(name: str | None) -> None:
         for one, maker in known_methods(argument).items()
     }
     makers |= {one: ("kernel", build) for one, (build, _) in FORMS.items()}
+    makers["grid"] = ("kernel", Grid)
     if name is None:
-        grid = fields_of_method(Candidates) | fields_of_method(Grid)
-        chosen = {one: fields_of_method(maker) for one, (_, maker) in makers.items()}
-        texts = {one: _fields_text(fields) for one, fields in chosen.items()}
-        texts |= {one: ", ".join(parameters) for one, (_, parameters) in FORMS.items()}
-        texts["grid"] = _fields_text({one: grid[one] for one in grid if one != "candidates"})
         blocks = {"estimators of other tests": {t: " ".join(k) for t, k in _OTHER_TESTS.items()}}
-        for argument in METHODS[1:]:
-            blocks[argument] = {one: texts[one] for one in known_methods(argument)}
-        blocks["kernel"] = {one: texts[one] for one in (*FORMS, "grid")}
+        for one, (argument, maker) in makers.items():
+            # The first of several words is the default.
+            fields = (
+                f"{field}={shown.split('|')[0]}" for field, shown, _ in _fields_of(one, maker)
+            )
+            text = ", ".join(field.removesuffix("=") for field in fields)
+            blocks.setdefault(argument, {})[one] = text
+        del blocks["estimator"]  # which the table has
         click.echo(pairs_table())
         for title, rows in blocks.items():
             click.echo(f"\n{title}")
             click.echo("\n".join(aligned((f"  {one}", text) for one, text in rows.items())))
         return
-    makers["grid"] = ("kernel", Grid)
     if name not in makers:
         msg = f"NAME must be one of {', '.join(makers)}; got {name!r}{nearest(name, makers)}"
         raise click.UsageError(msg)
     argument, maker = makers[name]
     head = summary(_name_of(maker.func if isinstance(maker, partial) else maker))
-    told = _field_rows(maker)
     if name in FORMS:
-        told = [row for row in told if row[0] in FORMS[name][1]]
-        fixed = [f"{field}={value}" for field, value in getattr(maker, "keywords", {}).items()]
-        head = " ".join([head, *fixed])
-    if name == "grid":
-        told = [*_field_rows(Candidates), *(row for row in told if row[0] != "candidates")]
+        fixed = getattr(maker, "keywords", {}).items()
+        head = " ".join([head, *(f"{field}={value}" for field, value in fixed)])
     for test, names in _OTHER_TESTS.items():
         if name in names:
             argument, head = f"estimator of 'dhsic {test}'", f"it has the fields of {maker.name}."
     click.echo(f"{name}, {argument}: {head}")
-    for line in aligned((f"  {field}", *others) for field, *others in told):
+    for line in aligned((f"  {field}", *others) for field, *others in _fields_of(name, maker)):
         click.echo(line)

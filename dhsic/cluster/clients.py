@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import secrets
 import shlex
 import shutil
@@ -26,7 +25,6 @@ from distributed.core import Status
 from distributed.utils import silence_logging_cmgr
 
 from dhsic._files import check_regular, parse_json
-from dhsic._validation import nearest
 from dhsic.cluster.manifests import cluster_manifests
 from dhsic.cluster.security import (
     NOBODY,
@@ -35,11 +33,9 @@ from dhsic.cluster.security import (
     refusal,
     security_of,
     stays_here,
-    temporary_security,
 )
 from dhsic.cluster.settings import HERE, job_limit, process_limit, worker_environment
 from dhsic.cluster.spec import (
-    TLS,
     ClusterSpec,
     SchedulerAt,
     on_node,
@@ -171,13 +167,8 @@ def _gateway(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
             gateway = stack.enter_context(Gateway(address=section.address, auth=section.auth))
             options = gateway.cluster_options()
             image = {} if section.image is None else {"image": section.image}
+            # It names an option that it does not offer.
             for name, value in {**section.options, **image}.items():
-                if name not in options:
-                    msg = (
-                        f"the gateway at {section.address} has no option {name!r}"
-                        f"{nearest(name, options)}; there are: {', '.join(options) or 'none'}"
-                    )
-                    raise InvalidArgumentError(msg)
                 options[name] = value
             # The gateway would keep the cluster for other sessions otherwise.
             cluster = stack.enter_context(gateway.new_cluster(options, shutdown_on_close=True))
@@ -199,7 +190,7 @@ def queue_class(kind: str) -> Any:
     return getattr(dask_jobqueue, f"{kind.upper()}Cluster")
 
 
-def job_arguments(spec: ClusterSpec, security: Security | None) -> dict[str, Any]:
+def job_arguments(spec: ClusterSpec, security: Security | bool | None) -> dict[str, Any]:
     """Arguments of the cluster of dask-jobqueue.
 
     Everything that enters a job script is quoted or is plain by the checks of `JobQueue`.
@@ -245,7 +236,6 @@ def job_arguments(spec: ClusterSpec, security: Security | None) -> dict[str, Any
             **({} if jobs.host is None else {"host": jobs.host}),
         },
         "security": security,
-        "protocol": "tcp://" if security is None else "tls://",
         # Lost workers are expected, and told by errors and the progress.
         "silence_logs": logging.CRITICAL,
         **{name: value for name, value in named.items() if value is not None},
@@ -264,7 +254,8 @@ def _walltime_text(seconds: int, kind: str) -> str:
 @contextmanager
 def _jobs(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     """The scheduler runs here; the jobs are cancelled when the block ends."""
-    kind = queue_class(spec.kind)
+    jobs, kind = spec.jobs, queue_class(spec.kind)
+    assert jobs is not None
     program = kind.job_cls.submit_command
     if shutil.which(program) is None:
         msg = (
@@ -284,11 +275,22 @@ def _jobs(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
                 raise
 
     with ExitStack() as stack:
-        # Certificates are there before the cluster and go after it: workers read them as they
-        # start.
-        arguments = job_arguments(spec, stack.enter_context(_encryption(spec)))
+        arguments = job_arguments(spec, _encryption(spec))
+        if arguments["security"] is True:
+            # Temporary certificates go to files there, which workers read as they start.
+            shared = plain_path("shared_directory", jobs.shared_directory or "~")
+            try:
+                tempfile.TemporaryFile(dir=shared).close()
+            except OSError as error:
+                requirement = "a folder on all nodes that can be written to"
+                remedy = f"{error.strerror}; temporary certificates go there, or give tls"
+                refuse("shared_directory", requirement, shared, remedy)
+            arguments["shared_temp_directory"] = shared
         with _failing_as("the scheduler for the jobs does not start"):
             cluster = stack.enter_context(kind(job_cls=Job, **arguments))
+        for name in ("ca_file", "cert", "key"):
+            if (file := getattr(cluster, f"_job_{name}", None)) is not None:
+                stack.callback(file.close)  # which removes it
 
         async def submitted() -> None:
             for _ in range(spec.bounds.minimum):
@@ -305,35 +307,16 @@ def _jobs(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
         yield client, f"look for its jobs, named {name}, in the queue, or allow a longer timeout"
 
 
-@contextmanager
-def _encryption(spec: ClusterSpec) -> Iterator[Security | None]:
-    """Certificates of the user, temporary ones that go with the cluster, or none."""
-    assert spec.jobs is not None
+def _encryption(spec: ClusterSpec) -> Security | bool | None:
+    """Certificates of the user; whether there are temporary ones, where they are not given."""
     if spec.tls is not None:
         for name in ("ca", "cert", "key"):
             plain_path(f"tls: {name}", getattr(spec.tls, name))
-        yield security_of(spec.tls)
-    elif spec.insecure:
+        return security_of(spec.tls)
+    if spec.insecure:
         allow_insecure(f"the way to workers of {spec.kind}", spec.insecure)
-        yield None
-    else:
-        shared = plain_path("shared_directory", spec.jobs.shared_directory or "~")
-        try:
-            # The folder is removed with the cluster, and the key in it.
-            folder = tempfile.TemporaryDirectory(prefix=".dhsic-", dir=shared)
-        except OSError as error:
-            requirement = "a folder on all nodes that can be written to"
-            remedy = f"{error.strerror}; temporary certificates go there, or give tls"
-            refuse("shared_directory", requirement, shared, remedy)
-        with folder as place:
-            made = temporary_security("give tls")
-            cert, key = (os.path.join(place, f"{name}.pem") for name in ("cert", "key"))
-            # The certificate signs itself, so that it is the authority as well.
-            for file, text in {cert: made.tls_ca_file, key: made.tls_scheduler_key}.items():
-                # The file has its mode from the start: nobody can open it between two calls.
-                with open(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as out:
-                    out.write(text)
-            yield security_of(TLS(cert, cert, key))
+        return None
+    return True
 
 
 @contextmanager

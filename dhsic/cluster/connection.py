@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dhsic._validation import check_flag, check_integer
+from dhsic._validation import check_integer
 from dhsic.cluster.local import local_cluster, memory_share
 from dhsic.cluster.settings import processors
 from dhsic.cluster.spec import TLS, ClusterSpec, SchedulerAt, refuse
 from dhsic.engine.supervision import STALL_TIMEOUT
-from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
 
 
@@ -96,13 +95,10 @@ def connect(
 
 def _described(where: Any, **options: Any) -> ClusterSpec:
     """Describe what `connect` is asked for; nothing is started."""
-    check_flag("insecure", options["insecure"])
     # Only what was given, so that defaults stay those of the description.
     given = {
         name: value for name, value in options.items() if value is not None and value is not False
     }
-    if "memory" in given:
-        given["memory"] = parse_bytes(given["memory"])
     if isinstance(where, (str, os.PathLike)):
         address = os.fspath(where)
         suffix = "" if "://" in address else os.path.splitext(address)[1].lower()
@@ -122,6 +118,7 @@ def _described(where: Any, **options: Any) -> ClusterSpec:
     if not isinstance(where, ClusterSpec):
         remedy = "give a number of workers, an address, a file or a ClusterSpec"
         refuse("where", "a place to run", where, remedy)
+    _refuse_unused("beside a ClusterSpec", tuple(given), given)
     return where
 
 

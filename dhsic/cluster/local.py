@@ -67,8 +67,6 @@ def local_cluster(
     ------
     InvalidArgumentError
         A number that cannot be used.
-    MissingDependencyError
-        The library that makes the key is not installed.
     ClusterError
         The processes do not start, as in a script without that line.
 
@@ -83,7 +81,6 @@ def local_cluster(
     from distributed import Client
     from distributed.system import MEMORY_LIMIT
 
-    from dhsic.cluster.security import temporary_security
     from dhsic.cluster.worker import Worker, WorkerProcesses, check_main
 
     check_main()
@@ -94,7 +91,6 @@ def local_cluster(
         workers = check_integer("workers", workers, minimum=1)
     # No worker is promised more than the machine has.
     limit = min(process_limit(parse_bytes(memory)), MEMORY_LIMIT)
-    security = temporary_security("run on threads, which need no workers")
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
@@ -110,7 +106,9 @@ def local_cluster(
                 processes=True,
                 worker_class=Worker,
                 host="127.0.0.1",
-                security=security,
+                # A key and a certificate of this cluster, which stand in no file, no command line
+                # and no environment: Dask hands them to workers through the pipe that starts them.
+                security=True,
                 protocol="tls://",
                 dashboard_address=None,
                 # Even without a dashboard it serves its health, by default on a fixed port.

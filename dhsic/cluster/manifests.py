@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -35,7 +35,7 @@ def cluster_manifests(name: str, spec: ClusterSpec) -> list[dict[str, Any]]:
     InvalidArgumentError
         Traffic would be unencrypted, and that is not allowed.
     """
-    return _objects(name, spec, stays=True, clustered=True)
+    return _objects(name, spec, "stays")
 
 
 def job_manifests(
@@ -71,15 +71,7 @@ def job_manifests(
         words.append(yaml_text([_seen_from_inside(name, spec).to_dict()]))
     # `$$` is how Kubernetes writes a dollar sign, in whose place it puts $(NAME) otherwise.
     command = [word.replace("$", "$$") for word in words]
-    return _objects(
-        name,
-        spec,
-        leads=workers,
-        alone=not workers,
-        clustered=workers,
-        tasks=tasks,
-        command=command,
-    )
+    return _objects(name, spec, "leads" if workers else "alone", tasks=tasks, command=command)
 
 
 def yaml_text(documents: list[Any]) -> str:
@@ -104,10 +96,12 @@ _Dumper.add_representer(
 )
 
 
-def _objects(name: str, spec: ClusterSpec, **chosen: Any) -> list[dict[str, Any]]:
+def _objects(
+    name: str, spec: ClusterSpec, role: Literal["stays", "leads", "alone"], **chosen: Any
+) -> list[dict[str, Any]]:
     section = spec.kubernetes
     assert section is not None
-    tls, workers = _uses_tls(spec), bool(chosen["clustered"])
+    tls, workers = _uses_tls(spec), role != "alone"
     adaptive = workers and isinstance(spec.workers, Adaptive)
     own, small = pod_amounts(1, job_limit(spec.memory)), pod_amounts(1, 2**30)
     # Without workers the threads are those of the pod itself.
@@ -116,6 +110,8 @@ def _objects(name: str, spec: ClusterSpec, **chosen: Any) -> list[dict[str, Any]
     values = {
         **dict.fromkeys(("stays", "leads", "alone", "tasks", "command")),
         **chosen,
+        role: True,
+        "clustered": workers,
         "name": name,
         "image": section.image,
         "namespace": section.namespace,
@@ -129,7 +125,6 @@ def _objects(name: str, spec: ClusterSpec, **chosen: Any) -> list[dict[str, Any]
         "protocol": "tls" if tls else "tcp",
         "address": _address(name, tls),
         "adaptive": adaptive,
-        "scaled": adaptive,
         # The operator asks the scheduler for the number of workers where it adapts, from its pod.
         "host": "0.0.0.0" if adaptive else "127.0.0.1",
         "replicas": spec.bounds.minimum,
@@ -138,13 +133,10 @@ def _objects(name: str, spec: ClusterSpec, **chosen: Any) -> list[dict[str, Any]
         "memory_limit": process_limit(spec.memory),
         "settings": [{"name": key, "value": text} for key, text in worker_environment().items()],
     }
-    for role, amounts in {
-        "scheduler": small,
-        "worker": spec.pod_resources,
-        "runner": runner,
-    }.items():
-        values[f"{role}_resources"] = amounts
-        values[f"{role}_memory"] = amounts["limits"]["memory"]
+    pods = {"scheduler": small, "worker": spec.pod_resources, "runner": runner}
+    for pod, amounts in pods.items():
+        values[f"{pod}_resources"] = amounts
+        values[f"{pod}_memory"] = amounts["limits"]["memory"]
     text = Path(__file__).with_name("manifests.yaml").read_text("utf-8")
     filled: list[dict[str, Any]] = _filled(yaml.safe_load(text)["objects"], values)
     return filled

@@ -15,7 +15,7 @@ from distributed.comm.addressing import parse_address, parse_host_port
 
 from dhsic._files import check_regular
 from dhsic.cluster.spec import TLS, refuse
-from dhsic.errors import InsecureWarning, InvalidArgumentError, MissingDependencyError
+from dhsic.errors import InsecureWarning, InvalidArgumentError
 
 _ENCRYPTED = ("tls", "wss")
 NOBODY = "nobody answered"
@@ -61,38 +61,6 @@ def security_of(tls: TLS) -> Security:
             for name in ("cert", "key")
         },
     )
-
-
-def temporary_security(otherwise: str) -> Security:
-    """A key and a certificate of one cluster, which admits nobody else.
-
-    They are in memory alone: Dask hands them to workers through the pipe that starts them, so that
-    they stand in no command line and no environment, and to OpenSSL by a folder that only the user
-    can read, which is removed at once.
-
-    Parameters
-    ----------
-    otherwise : str
-        A way out where none can be made.
-
-    Returns
-    -------
-    distributed.Security
-
-    Raises
-    ------
-    MissingDependencyError
-        The library that makes them cannot be imported.
-    """
-    try:
-        return Security.temporary()
-    except ImportError as error:
-        msg = (
-            "worker processes are reached with a certificate of the run, since others on this "
-            "machine could run code on them otherwise; it needs cryptography, a dependency of "
-            f"dhsic that is not installed: pip install cryptography, or {otherwise}"
-        )
-        raise MissingDependencyError(msg) from error
 
 
 def check_address(address: str, tls: TLS | None, insecure: bool) -> None:

@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args
+from typing import Any, ClassVar, Literal, NoReturn, get_args
 
 import yaml
 
@@ -50,7 +50,6 @@ _LARGEST_FILE, _SHOWN, _SHORTEST = 2**20, 300, 60
 _LOGINS = ("basic", "kerberos", "jupyterhub")
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-SectionType = TypeVar("SectionType")
 
 
 def refuse(name: str, requirement: str, value: Any, remedy: str) -> NoReturn:
@@ -197,6 +196,8 @@ class _Section:
         for one in dataclasses.fields(self):  # type: ignore[arg-type]
             usual = _CHECKS.get(str(one.type).removesuffix(" | None"), lambda _, value: value)
             check, value = one.metadata.get("check", usual), getattr(self, one.name)
+            if value is None and one.default is one.default_factory is MISSING:
+                refuse(f"{self.prefix}{one.name}", "given", None, "add it")
             if value is not None or one.default is not None:
                 object.__setattr__(self, one.name, check(f"{self.prefix}{one.name}", value))
 
@@ -560,7 +561,8 @@ class ClusterSpec(_Section):
         for name, kind in {**_SECTIONS, "tls": TLS}.items():
             value = getattr(self, name)
             if not isinstance(value, kind) and (value is not None or name == needed):
-                remedy = f"give the section {name}, in Python {kind.__name__}(...)"
+                section = self.kind if name == needed else name
+                remedy = f"give the section {section}, in Python {kind.__name__}(...)"
                 refuse(name, f"given for the kind {self.kind}", value, remedy)
         if self.workers is None and self.kind not in ("local", "scheduler"):
             remedy = "give a number, or minimum and maximum"
@@ -607,24 +609,17 @@ class ClusterSpec(_Section):
             refuse(
                 "a cluster", "a mapping", description, "begin with 'kind: local' or another kind"
             )
-        if "kind" not in description:
-            msg = f"a cluster must have a kind: add 'kind: ' and one of {', '.join(_KINDS)}"
-            raise InvalidArgumentError(msg)
-        kind = check_choice("kind", description["kind"], _KINDS)
+        kind = check_choice("kind", description.get("kind"), _KINDS)
         name = _section_of(kind)
         _check_keys(f"a cluster of the kind {kind}", description, (*_COMMON, *[kind] * bool(name)))
         # A number alone would be bytes, and is meant as GiB.
         if re.fullmatch(r"[\d.eE+ ]+", str(memory := description.get("memory"))):
             refuse("memory", "an amount with its unit", memory, "write as 4GiB")
         values = {name if key == kind else key: value for key, value in description.items()}
-        if isinstance(values.get("workers"), Mapping):
-            values["workers"] = _section(Adaptive, "workers", values["workers"], folder)
-        for field_name, shown_as, section in (
-            ("tls", "tls", TLS),
-            (name, kind, _SECTIONS.get(name)),
-        ):
-            if section is not None and values.get(field_name) is not None:
-                values[field_name] = _section(section, shown_as, values[field_name], folder)
+        sections = {"workers": Adaptive, "tls": TLS, name: _SECTIONS.get(name)}
+        for key, section in sections.items():
+            if section is not None and isinstance(part := values.get(key), Mapping):
+                values[key] = _section(section, kind if key == name else key, part, folder)
         return cls(**values)
 
     @classmethod
@@ -715,19 +710,12 @@ def _check_keys(what: str, given: Mapping[Any, Any], known: Sequence[str]) -> No
             raise InvalidArgumentError(msg)
 
 
-def _section(kind: type[SectionType], name: str, value: Any, folder: str) -> SectionType:
+def _section(kind: type[Any], name: str, value: Mapping[str, Any], folder: str) -> Any:
     """Build a section from a mapping, of which every key must be known."""
-    if isinstance(value, kind):
-        return value
-    needed = {one.name: one for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    if not isinstance(value, Mapping):
-        refuse(name, "a mapping", value, f"give some of {', '.join(sorted(needed))}")
-    _check_keys(name, value, sorted(needed))
-    for key, one in needed.items():
-        if one.default is one.default_factory is MISSING and key not in value:
-            msg = f"{name} must have the key {key!r}, got {sorted(value)}: add it"
-            raise InvalidArgumentError(msg)
-    placed = dict(value)
+    fields = {one.name: one for one in dataclasses.fields(kind)}
+    _check_keys(name, value, sorted(fields))
+    required = (key for key, one in fields.items() if one.default is one.default_factory is MISSING)
+    placed = {**dict.fromkeys(required), **value}
     # Paths in a file are those beside it, wherever the command runs.
     for key in placed.keys() & {*_PATHS}:
         if isinstance(part := placed[key], str) and part:

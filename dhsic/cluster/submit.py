@@ -42,7 +42,7 @@ from dhsic.io.urls import redacted
 
 Standing = Literal["not submitted", "waiting", "running", "finished", "failed", "cancelled"]
 
-_FORMAT = 2
+_FORMAT = 3
 _IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _SECONDS_TO_LEAVE = 60
 _SECONDS, _SHOWN, _TAIL = 60.0, 200, 50
@@ -90,16 +90,14 @@ class SubmittedRun:
     ----------
     identity : str
         Name that the user knows it by.
-    words : tuple of str
+    words : sequence of str
         The words after ``dhsic``.
     depth : int
         How many of them name the command.
-    takes : tuple of str
+    takes : sequence of str
         Options of the command that the run gives it: where it runs, and what it leaves behind.
     each : dict
         Values of each option in which the commands of a sweep differ.
-    directory : str
-        Folder in which it was submitted.
     created : str
         Time of that, in UTC.
     folder : Path
@@ -109,11 +107,10 @@ class SubmittedRun:
     """
 
     identity: str
-    words: tuple[str, ...]
+    words: Sequence[str]
     depth: int
-    takes: tuple[str, ...]
+    takes: Sequence[str]
     each: dict[str, list[str]]
-    directory: str
     created: str
     folder: Path
     spec: ClusterSpec
@@ -140,10 +137,11 @@ class SubmittedRun:
 
     def tasks(self) -> list[Task]:
         """The commands, of which there is one where it is no sweep."""
-        if not self.each:
-            return [self._task((), self.folder)]
-        chosen = itertools.product(*self.each.values())
-        return [self._task(values, self.folder / str(k)) for k, values in enumerate(chosen)]
+        chosen = enumerate(itertools.product(*self.each.values()))
+        return [
+            self._task(values, self.folder / str(k) if self.each else self.folder)
+            for k, values in chosen
+        ]
 
     def _task(self, values: tuple[str, ...], folder: Path) -> Task:
         pods = self.where == "kubernetes"
@@ -210,7 +208,7 @@ def _job_in(folder: Path) -> str | None:
     return None
 
 
-_FACTS = ("identity", "words", "depth", "takes", "each", "directory", "created")
+_FACTS = ("identity", "words", "depth", "takes", "each", "created")
 
 
 def new_run(
@@ -260,8 +258,7 @@ def new_run(
         namespace = section.namespace or _configured(*shown, *given)
         section = dataclasses.replace(section, context=context, namespace=namespace)
         spec = dataclasses.replace(spec, kubernetes=section)
-    command = (tuple(words), depth, tuple(takes), dict(each))
-    return SubmittedRun(identity, *command, os.getcwd(), created, folder, spec)
+    return SubmittedRun(identity, words, depth, takes, dict(each), created, folder, spec)
 
 
 def runs_folder(chosen: Path | None) -> Path:
@@ -297,7 +294,6 @@ def find_run(runs: Path, identity: str) -> SubmittedRun:
         facts = parse_json((folder / "run.json").read_text("utf-8"))
         if facts.pop("format") != _FORMAT:
             raise ValueError(_FORMAT)
-        facts["words"], facts["takes"] = tuple(facts["words"]), tuple(facts["takes"])
         return SubmittedRun(**facts, folder=folder, spec=ClusterSpec.read(folder / "cluster.yaml"))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         msg = f"run {identity} cannot be read: remove {folder} if it is not needed"
@@ -345,7 +341,7 @@ def render(run: SubmittedRun) -> str:
     return _filled(
         "job.sh",
         head=_head(run, queue),
-        directory=shlex.quote(run.directory),
+        directory=shlex.quote(os.getcwd()),
         prologue="" if jobs is None else "\n".join(jobs.prologue),
         folder=shlex.quote(str(run.folder)) + ("/$task" if run.each else ""),
         index=queue["index"] if run.each else "",
@@ -439,7 +435,7 @@ def submit_run(run: SubmittedRun, text: str) -> str:
         write_whole(run.folder / "job", f"{job}\n")
     except BaseException:
         # A job that no folder names could not be found again.
-        _end(run, job)
+        end_job(run, job)
         raise
     return job
 
@@ -455,7 +451,7 @@ def _submitted(run: SubmittedRun, text: str) -> str:
         if run.where == "kubernetes":
             with suppress(ClusterError):
                 # kubectl applies one object after another: those before the refusal are there.
-                _end(run, run.name)
+                end_job(run, run.name)
         for reason, remedy in queue.get("refused", {}).items():
             if reason in str(error):
                 raise ClusterError(remedy) from error
@@ -539,22 +535,15 @@ def cancel_run(run: SubmittedRun, job: str) -> None:
     own = (_job_in(task.folder) for task in run.tasks() if run.each)
     try:
         for each in (job, *filter(None, own)):
-            _end(run, each)
+            end_job(run, each)
     # Nothing was cancelled, so that the run is as before.
     except BaseException:
         mark.unlink()
         raise
 
 
-def clear_run(run: SubmittedRun, job: str) -> bool:
-    """Remove what a run that ended left in the queue; False where it leaves nothing."""
-    if run.where != "kubernetes":
-        return False
-    _end(run, job)
-    return True
-
-
-def _end(run: SubmittedRun, job: str) -> None:
+def end_job(run: SubmittedRun, job: str) -> None:
+    """End a job, or remove what it left in the queue."""
     _asked(run, QUEUES[run.where]["cancel"], job)
 
 
@@ -626,18 +615,17 @@ def _keep_printed(run: SubmittedRun, job: str, tail: int) -> bool:
     tasks, found = run.tasks(), False
     for pod, number, lines_read in leaders:
         task = tasks[int(number)]
+        found = True
+        if task.code() is not None:
+            continue
         try:
             # Kept here, since the log is gone with its pod.
-            log = (
-                ""
-                if task.code() is not None
-                else _asked(run, _PODS["log"], pod=pod, tail=lines_read)
-            )
+            log = _asked(run, _PODS["log"], pod=pod, tail=lines_read)
         except ClusterError as error:
             if re.search(_PODS["gone"], str(error)):
+                found = False
                 continue
             raise
-        found = True
         # The last markers count: the command may have printed the same lines, and a pod that was
         # killed half a result.
         match = _PRINTED.fullmatch(log)
@@ -682,13 +670,14 @@ def trouble(run: SubmittedRun, *, ended: bool) -> str | None:
                     f"remove the rest by 'dhsic cancel {run.identity}' and submit again; a test "
                     "with --checkpoint goes on from there"
                 )
-    for role in (*_PODS["order"], None):
-        for pod in pods:
-            label = pod["metadata"].get("labels", {}).get("dask.org/component")
-            # The first remedy is enough: others often follow from it.
-            if role in (label, None) and (found := _trouble_of_pod(pod)) is not None:
-                return found
-    return None
+    roles = [*_PODS["order"], None]
+
+    def place(pod: dict[str, Any]) -> int:
+        role = pod["metadata"].get("labels", {}).get("dask.org/component")
+        return roles.index(role if role in roles else None)
+
+    # The first remedy is enough: others often follow from it.
+    return next(filter(None, map(_trouble_of_pod, sorted(pods, key=place))), None)
 
 
 def _trouble_of_pod(pod: dict[str, Any]) -> str | None:

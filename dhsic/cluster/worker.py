@@ -5,15 +5,12 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import os
-from contextlib import suppress
 from typing import Any
 
 import dask
-import psutil
 from distributed import LocalCluster, Nanny
 from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
-from tornado.ioloop import PeriodicCallback
 
 from dhsic.cluster.settings import WORKER_SETTINGS
 from dhsic.errors import ClusterError
@@ -24,12 +21,6 @@ _GUARD = (
     "each of them runs the script from its start: put that line before the part that starts them"
 )
 _STARTS = 3
-# A frozen process is told by its processor time. Heartbeats would be false alarms: LAPACK of SciPy
-# holds the lock of the interpreter, and so the event loop, for all of an `eigh`, minutes of a large
-# one, here and in the worker. An idle worker has heartbeats, which take 0.06 s of a processor in
-# ten seconds, and with 15 processes for each processor every look of two seconds saw some of it.
-# Looks are counted, and no seconds: this process may have been stopped itself.
-_LOOK_SECONDS, _LOOKS = 2.0, 5
 
 
 def check_main() -> None:
@@ -49,7 +40,7 @@ def check_main() -> None:
 
 
 class Worker(Nanny):  # type: ignore[misc]
-    """A worker process with our settings, which is started again where it ends or freezes.
+    """A worker process with our settings, which is started again where it ends.
 
     Parameters
     ----------
@@ -62,10 +53,7 @@ class Worker(Nanny):  # type: ignore[misc]
         # restarts.
         with dask.config.set(WORKER_SETTINGS):
             super().__init__(*arguments, config=copy.deepcopy(dask.config.config), **options)
-        self._exitcode, self._seen, self._still = 0, (0, 0.0), 0
-        look = PeriodicCallback(self._end_frozen, _LOOK_SECONDS * 1000)
-        self.periodic_callbacks["frozen"] = look
-        look.start()  # a process may freeze while it starts
+        self._exitcode = 0
 
     async def instantiate(self) -> Status:
         """Start the process; again where it is killed while the cluster starts."""
@@ -86,17 +74,6 @@ class Worker(Nanny):  # type: ignore[misc]
     def _on_worker_exit_sync(self, exitcode: int) -> None:
         self._exitcode = exitcode
         super()._on_worker_exit_sync(exitcode)
-
-    def _end_frozen(self) -> None:
-        """Kill a process that has used no processor for some time."""
-        with suppress(psutil.NoSuchProcess):
-            if self.pid is not None:
-                process = psutil.Process(self.pid)
-                used = self.pid, sum(process.cpu_times()[:2])
-                self._still = self._still + 1 if used == self._seen else 0
-                self._seen = used
-                if self._still >= _LOOKS:
-                    process.kill()
 
 
 class WorkerProcesses(LocalCluster):  # type: ignore[misc]

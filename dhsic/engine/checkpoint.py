@@ -371,7 +371,16 @@ class Checkpoint:
         if folder.is_file():
             msg = f"checkpoint must be a folder, got the file {folder}: take another name"
             raise InvalidArgumentError(msg)
-        manifest = Manifest.read(folder) or _start(folder, here)
+        # Listed first: the manifest may be that of a run that starts at the same time.
+        entries, manifest = folder.entries(), Manifest.read(folder)
+        # Files of an interrupted write are no content: a run that was killed may have left them.
+        if manifest is None and any(not entry.is_partial for entry in entries):
+            msg = (
+                f"checkpoint must be an empty folder or a checkpoint, and {folder} holds other "
+                "files: take another URL"
+            )
+            raise InvalidArgumentError(msg)
+        manifest = manifest or _start(folder, here)
         if (changed := difference(manifest.run, here)) is not None:
             field, was, now = changed
             msg = (
@@ -542,16 +551,6 @@ def _name_of_key(number: int) -> str:
 
 def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
     """Write the manifest; of several runs that start at a time, all get the same."""
-    # Files of an interrupted write are no content: a run that was killed may have left them.
-    if any(not entry.is_partial for entry in folder.entries()):
-        manifest = Manifest.read(folder)
-        if manifest is not None:  # of a run that started at the same time
-            return manifest
-        msg = (
-            f"checkpoint must be an empty folder or a checkpoint, and {folder} holds other files: "
-            "take another URL"
-        )
-        raise InvalidArgumentError(msg)
     folder.make()
     # Of runs that start at the same time the first wins, and all read its manifest.
     ours = {"format": _FORMAT, "token": uuid4().hex, "run": run}

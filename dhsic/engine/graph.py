@@ -485,7 +485,7 @@ def run_tree(
     started: PassStarted,
     runtime: Runtime,
     listener: Listener,
-    failures: AbstractContextManager[None],
+    checkpoint: Checkpoint | None,
 ) -> tuple[list[Any], PassFinished]:
     """The combined state, or all of them, and the record of the pass.
 
@@ -493,7 +493,7 @@ def run_tree(
     whatever order they ran, or were kept.
     """
     began = time.perf_counter()
-    with failures:
+    with explained_failures(checkpoint):
         partials = tree.run(runtime, listener, started)
     spent = sum(one.seconds for one in partials)
     done = started.finished(time.perf_counter() - began, spent)
@@ -509,7 +509,7 @@ def tree_of(
     finite: Finite,
 ) -> Tree:
     """The leaves of a pass, one a block or a pair of them, and the tree that combines them."""
-    budget, prefix = runtime.budget, f"{_key_of(plan)}{uuid.uuid4().hex}"
+    budget, prefix = runtime.budget, f"{plan.name.replace(' ', '-')}-{uuid.uuid4().hex}"
     ways = zip(sources, plan.ways, strict=True)
     shared = tuple(source if way == "read" else None for source, way in ways)
     run = partial(_reduce_blocks, reduction, shared, finite, plan.groups, budget)
@@ -522,14 +522,15 @@ def tree_of(
         ]
 
     rows = dict(zip(pairwise(plan.bounds), plan.block_rows.tolist(), strict=True))
+    unit = "rows" if plan.groups is None else "groups of rows"
     leaves = []
     for spans in itertools.combinations_with_replacement(rows, 2) if plan.pairs else zip(rows):
         # Of a block with itself every pair counts once, and every row with itself.
         again, sizes = spans[1:] == spans[:1], [rows[span] for span in spans]
         amount = math.comb(sizes[0] + 1, 2) if again else math.prod(sizes)
-        # By the first rows in the key an error tells at which rows workers died.
-        key = "-".join([prefix, *(str(start) for start, _ in spans)])
-        leaves.append(Leaf(spans, amount, key))
+        # By the rows in the key an error tells at which rows workers died.
+        told = " and ".join(f"{start} to {stop - 1}" for start, stop in dict.fromkeys(spans))
+        leaves.append(Leaf(spans, amount, f"{prefix}-{unit} {told}"))
     return Tree(
         Work(run, reduction.combine, budget=budget),
         leaves,
@@ -537,20 +538,6 @@ def tree_of(
         plan.bytes_to_driver,
         parts if None in shared else None,
     )
-
-
-def _key_of(plan: PassPlan) -> str:
-    return f"{plan.name.replace(' ', '-')}-"
-
-
-def rows_of_task(key: str, plan: PassPlan) -> str:
-    """The rows of a task, in words; nothing where it has none of its own."""
-    if not key.startswith(_key_of(plan)):
-        return ""
-    stops = dict(pairwise(plan.bounds))
-    starts = [int(start) for start in key.rsplit("-", 2 if plan.pairs else 1)[1:]]
-    rows = (f"{start} to {stops[start] - 1}" for start in dict.fromkeys(starts))
-    return f"{'rows' if plan.groups is None else 'groups of rows'} {' and '.join(rows)}"
 
 
 # Blocks that tasks do not read by themselves: computed by a graph, cut from chunks, or sent.
@@ -797,7 +784,7 @@ class LazyRows:
         """
         import dask
 
-        plan, spans = self.plan, list(pairwise(self.plan.bounds))
+        plan, sizes = self.plan, self.plan.block_rows.tolist()
 
         def tell(amount: int) -> None:
             self.listener(BlockFinished(plan.name, amount))
@@ -813,8 +800,7 @@ class LazyRows:
         for first in range(0, plan.blocks, step):
             # Each task of a Dask array knows the graph of all blocks: only its own is sent.
             tasks = list(dask.optimize(*self._tasks[first : first + step]))
-            sizes = [stop - start for start, stop in spans[first : first + step]]
-            job = Job(tasks, sizes, list(tasks))
+            job = Job(tasks, sizes[first : first + step], list(tasks))
             with explained_failures():
                 values = compute(job, self.runtime, tell)
             yield from values

@@ -731,6 +731,8 @@ def plans(
         planned.__signature__ = of.replace(  # type: ignore[attr-defined]
             parameters=taken, return_annotation=Plan
         )
-        return named_arguments(planned)
+        # Whoever has the function finds its plan there, as commands do.
+        vars(function)["planner"] = planner = named_arguments(planned)
+        return planner
 
     return made

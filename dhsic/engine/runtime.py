@@ -17,8 +17,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,15 +46,13 @@ _RECENT_SECONDS = 60.0
 _COLLECTED_EVERY = 20  # times as long as a collection of cycles takes, a twentieth of the time
 
 
-def peak_bytes() -> int | None:
-    """Most resident memory that this process had since it began; None where no system tells."""
+def peak_bytes() -> int:
+    """Most resident memory that this process had since it began."""
     # Bytes of this program alone, where the reading below counts its parent's too.
     if (known := high_water_bytes("self")) is not None:
         return known
-    try:
-        import resource
-    except ImportError:
-        return None
+    import resource  # which every system has that processes can be forked on
+
     # macOS counts bytes, Linux kibibytes.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
@@ -85,10 +83,10 @@ def worker_peak_bytes(client: Any) -> int | None:
     async def asked() -> Any:
         return await client.run(peak_bytes, on_error="ignore", asynchronous=True)
 
-    told: dict[str, int | None] = {}
+    told: dict[str, int] = {}
     with suppress(TimeoutError):  # a worker may be frozen
         told = client.sync(asked, callback_timeout=_REPLY_TIMEOUT_SECONDS)
-    return max((peak for peak in told.values() if peak is not None), default=None)
+    return max(told.values(), default=None)
 
 
 def resident_bytes() -> tuple[int, int]:
@@ -353,7 +351,7 @@ class Runtime:
                     client.wait_for_workers(1, timeout=_START_SECONDS)
                 counts = threads_of_workers(client)
         except StalledError as error:
-            msg = f"client must have a scheduler that answers, and {error.seen}: {error.remedy}"
+            msg = f"client must have a scheduler that answers, and {error}"
             raise InvalidArgumentError(msg) from error
         if not counts:
             msg = (
@@ -401,8 +399,11 @@ GraphPlace = Mapping[str, Any]
 _PLACE: ContextVar[GraphPlace] = ContextVar("_PLACE", default=MappingProxyType({}))
 
 
-@contextmanager
-def graphs_on(client: Any, threads: int | None) -> Iterator[None]:
+graph_place: Callable[[], GraphPlace] = _PLACE.get
+"""Where graphs are computed here."""
+
+
+def graphs_on(client: Any, threads: int | None) -> AbstractContextManager[None]:
     """Compute graphs where a user has a run take place: on a client, or on threads of this process.
 
     Raises
@@ -410,15 +411,13 @@ def graphs_on(client: Any, threads: int | None) -> Iterator[None]:
     InvalidArgumentError
         It is no running client, or no number of threads.
     """
-    place: GraphPlace = {}
     if client is not None:
         check_client(client, threads)
-        place = {"scheduler": client}
-    elif threads is not None:
-        count = check_integer("threads", threads, minimum=1)
-        place = {"scheduler": "threads", "num_workers": count}
-    with graphs_at(place):
-        yield
+        return graphs_at({"scheduler": client})
+    if threads is None:
+        return graphs_at({})
+    count = check_integer("threads", threads, minimum=1)
+    return graphs_at({"scheduler": "threads", "num_workers": count})
 
 
 @contextmanager
@@ -429,11 +428,6 @@ def graphs_at(place: GraphPlace) -> Iterator[None]:
         yield
     finally:
         _PLACE.reset(token)
-
-
-def graph_place() -> GraphPlace:
-    """Where graphs are computed here."""
-    return _PLACE.get()
 
 
 def compute_graphs(*lazy: Any) -> tuple[Any, ...]:

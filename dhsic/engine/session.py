@@ -31,7 +31,6 @@ from dhsic.engine.graph import (
     Leaf,
     Tree,
     Work,
-    rows_of_task,
     run_tree,
     take_rows,
     tree_of,
@@ -41,7 +40,6 @@ from dhsic.engine.jackknife import BlockStates, BlockwisePass, Deletion
 from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, end_if_planned, plan_pass
 from dhsic.engine.reduction import Footprint, Moves, Pass, RowBlock
 from dhsic.engine.runtime import Runtime, check_process_memory
-from dhsic.engine.supervision import explained_failures
 from dhsic.errors import DataError, DhsicError
 from dhsic.results import PassSummary, StoredArraySummary
 
@@ -535,9 +533,8 @@ class Session:
         if (pilot := self._done.pilot) is not None:
             pilot.step(plan.name)
             tree = replace(tree, leaves=tree.leaves[:1])
-        failures = explained_failures(checkpoint, lambda key: rows_of_task(key, plan))
         try:
-            (state,), done = run_tree(tree, plan.started, self.runtime, self.listener, failures)
+            (state,), done = run_tree(tree, plan.started, self.runtime, self.listener, checkpoint)
         except NonFiniteError:
             # A pass of its own finds the first such row, which the user needs.
             self._refuse_non_finite()
@@ -607,8 +604,7 @@ class Session:
         if checkpoint is not None:
             tree = tree.keeping(checkpoint, name, (function, count))
         started = PassStarted(name, len(ranges), count, unit)
-        failures = explained_failures(checkpoint)
-        return run_tree(tree, started, runtime, self.listener, failures)[0]
+        return run_tree(tree, started, runtime, self.listener, checkpoint)[0]
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
         """Rows by number, for every variable an array of numbers in any order.

@@ -7,9 +7,10 @@ arrives for a quarter of the allowed time, it asks the scheduler for its workers
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +27,7 @@ _POLL_SECONDS = 0.01
 
 
 class StalledError(Exception):
-    """A cluster can do nothing, and has not been able to for some time.
-
-    Parameters
-    ----------
-    seen : str
-        The state that it stays in.
-    remedy : str
-        A way out.
-    """
-
-    def __init__(self, seen: str, remedy: str) -> None:
-        super().__init__(seen, remedy)
-        self.seen = seen
-        self.remedy = remedy
+    """A cluster has been able to do nothing for some time: its state, and a way out."""
 
 
 class _Watch:
@@ -62,9 +50,11 @@ class _Watch:
         try:
             return self._client.sync(question, callback_timeout=self.patience)
         except TimeoutError as error:
-            seen = f"the scheduler has not answered for {self.patience:g} s"
-            remedy = "see whether it runs, and has a processor to run on"
-            raise StalledError(seen, remedy) from error
+            msg = (
+                f"the scheduler has not answered for {self.patience:g} s: see whether it runs, and "
+                "has a processor to run on"
+            )
+            raise StalledError(msg) from error
 
     def look(self) -> None:
         """Ask for the workers when it is time to, and give up where none could work for long."""
@@ -72,38 +62,32 @@ class _Watch:
             return
         workers = self.ask(self._client.scheduler.identity)["workers"]
         self._looked = time.monotonic()
-        # Of each of them, whose heartbeats are remembered.
-        working = [self._works(address, worker) for address, worker in workers.items()]
-        if any(working):
+        before, self._beats = self._beats, {at: one["last_seen"] for at, one in workers.items()}
+        # A heartbeat that is the same as at the last look was sent before it.
+        heard = (one for at, one in workers.items() if one["last_seen"] != before.get(at))
+        if any(one["status"] == "running" or _is_busy(one) for one in heard):
             self._alive = self._looked
         elif self._looked - self._alive > self.patience:
-            raise self._stalled(workers)
+            raise StalledError(self._stalled(workers.values()))
 
-    def _works(self, address: str, worker: Mapping[str, Any]) -> bool:
-        """Whether a worker was heard of since the last look, and takes or does tasks."""
-        beat = float(worker["last_seen"])
-        # A heartbeat that is the same as at the last look was sent before it.
-        heard = beat != self._beats.get(address)
-        self._beats[address] = beat
-        busy = worker.get("metrics", {}).get("task_counts", {}).get("executing", 0)
-        return heard and (worker["status"] == "running" or bool(busy))
-
-    def _stalled(self, workers: Mapping[str, Mapping[str, Any]]) -> StalledError:
-        """The state that workers are in, in words."""
+    def _stalled(self, workers: Collection[Mapping[str, Any]]) -> str:
+        """The state that workers are in, and a way out, in words."""
         seconds, named = f"{self.patience:g} s", f"all {len(workers)} workers"
         if not workers:
             # Whoever asked for processes has nothing to start: their cluster brings them back.
             ours = getattr(self._client, "cluster", None) is not None
             remedy = "find out what ends them, such as a lack of memory" if ours else "start some"
-            return StalledError(f"the cluster has had no workers for {seconds}", remedy)
-        if any(worker["status"] == "paused" for worker in workers.values()):
-            return StalledError(
-                f"{named} have been paused or silent for {seconds}, since their memory is full",
-                "free what they hold or give them more memory",
+            return f"the cluster has had no workers for {seconds}: {remedy}"
+        if any(worker["status"] == "paused" for worker in workers):
+            return (
+                f"{named} have been paused or silent for {seconds}, since their memory is full: "
+                "free what they hold or give them more memory"
             )
-        return StalledError(
-            f"nothing has been heard of {named} for {seconds}", "see whether they run"
-        )
+        return f"nothing has been heard of {named} for {seconds}: see whether they run"
+
+
+def _is_busy(worker: Mapping[str, Any]) -> bool:
+    return bool(worker.get("metrics", {}).get("task_counts", {}).get("executing", 0))
 
 
 def threads_of_workers(client: Any) -> dict[str, int]:
@@ -186,17 +170,13 @@ def aside() -> Iterator[None]:
 
 
 @contextmanager
-def explained_failures(
-    checkpoint: Checkpoint | None = None, rows_of: Callable[[str], str] = lambda key: ""
-) -> Iterator[None]:
+def explained_failures(checkpoint: Checkpoint | None = None) -> Iterator[None]:
     """Turn the loss of workers or of the scheduler into an error with a remedy.
 
     Parameters
     ----------
     checkpoint : Checkpoint, optional
         Where what is done is kept.
-    rows_of : callable, optional
-        Says which rows a task is about, given its key.
 
     Raises
     ------
@@ -216,17 +196,19 @@ def explained_failures(
         from distributed.scheduler import KilledWorker
 
         if isinstance(error, KilledWorker):
-            rows = rows_of(str(error.task))
+            # Keys of tasks that read rows end with them.
+            rows = re.search(r"(groups of )?rows .*", str(error.task))
+            where = f" ({rows[0]})" if rows else ""
             msg = (
-                f"{error.allowed_failures + 1} workers died while they ran the same task"
-                f"{f' ({rows})' if rows else ''}, most likely because they took more memory than "
-                "they have: allow more memory, or take fewer landmarks or resamples"
+                f"{error.allowed_failures + 1} workers died while they ran the same task{where}, "
+                "most likely because they took more memory than they have: allow more memory, or "
+                "take fewer landmarks or resamples"
             )
             raise MemoryBudgetError(msg) from error
         lost = getattr(error, "reason", "") == "scheduler-connection-lost"
         if isinstance(error, StalledError):
             again = f"start again{kept}" if kept else "run again with the same seed"
-            msg = f"{error.seen}: {error.remedy}, and {again}"
+            msg = f"{error}, and {again}"
         elif lost or isinstance(error, CommClosedError):
             msg = (
                 "the connection to the scheduler was lost: see whether it runs, and start again"

@@ -132,21 +132,16 @@ def test_runs__that_write_at_once_are_kept_apart(log):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (None, "cannot read the log .*No such file"),
-        (b"\xff\xfe\x00\n", "holds no line that --log-json wrote"),
-        (
-            b'{"schema": %d, "time": "", "run": "a", "event": "command-started"}\n' % (SCHEMA + 1),
-            "must have lines of schema 1, got 2: read it",
-        ),
+        *(None, b"\xff\xfe\x00\n", b"[]\n3\n{}\n"),
+        b'{"schema": %d, "time": "", "run": "a", "event": "command-started"}\n' % (SCHEMA + 1),
     ],
 )
-def test_reader__refuses_what_is_no_log(content, message, log):
+def test_reader__leaves_out_what_is_no_log(content, log):
     if content is not None:
         log.write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        read_journal(log)
+    assert read_journal(log) == []
 
 
 @pytest.mark.parametrize("short", [True, False])

@@ -140,8 +140,14 @@ def test_gateway__is_asked_for_a_cluster_that_is_stopped(workers, bounds, addres
 
 def test_gateway__refuses_unknown_options_and_repeats_what_it_is_told(gateway):
     _, opened, _ = gateway
-    opened.cluster_options.return_value = {"core": 1, "image": ""}
-    assert "no option 'cores'; did you mean 'core'" in refusal(GATEWAY)
+
+    class Options(dict):
+        def __setitem__(self, name, value):  # as that of dask-gateway
+            msg = f"No option {name!r} available"
+            raise KeyError(msg)
+
+    opened.cluster_options.return_value = Options()
+    assert "starts no cluster: \"No option 'cores' available" in refusal(GATEWAY, ClusterError)
     opened.cluster_options.side_effect = OSError("401: Unauthorized")
     assert "starts no cluster: 401: Unauthorized" in refusal(GATEWAY, ClusterError)
 
@@ -163,6 +169,8 @@ def test_gateway__refuses_unknown_options_and_repeats_what_it_is_told(gateway):
         ("tls://127.0.0.1:9", {}, "needs certificates: give tls"),
         (NOBODY, {"memory": 10**9}, "memory must be left out for a scheduler"),
         (1, {"timeout": 5}, "timeout must be left out"),
+        (KUBERNETES, {"memory": "1GiB"}, "memory must be left out beside a ClusterSpec"),
+        (NOBODY, {"insecure": "yes"}, "insecure must be True or False"),
         (0, {}, "must be an integer >= 1"),
         (1.5, {}, "where must be a place to run"),
         (1, {"memory": "none"}, "'none'"),

@@ -205,7 +205,7 @@ ulimit -c 0
 SUBMIT = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub", "sge": "qsub"}
 RECORDS = """#!/bin/sh
 cat "${1:-/dev/stdin}" > DIRECTORY/script
-stat -c '%a' "$HOME"/.dhsic-*/* > DIRECTORY/modes 2> /dev/null
+stat -c '%a' "$HOME"/.dask-jobqueue.* > DIRECTORY/modes 2> /dev/null
 echo 'error: invalid partition specified' >&2
 exit 1
 """
@@ -292,10 +292,10 @@ def test_connect__makes_certificates_that_no_one_else_reads_and_deletes_them(
     home.mkdir()
     shared.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    assert "--tls-key TLS/home/.dhsic-" in worker_script()
-    assert (tmp_path / "modes").read_text() == "600\n600\n"
+    assert "--tls-key TLS/home/.dask-jobqueue." in worker_script()
+    assert (tmp_path / "modes").read_text() == "600\n600\n600\n"
     wishes = {"shared_directory": str(shared)}
-    assert "--tls-key TLS/shared/.dhsic-" in worker_script("slurm", wishes)
+    assert "--tls-key TLS/shared/.dask-jobqueue." in worker_script("slurm", wishes)
     assert [*home.iterdir(), *shared.iterdir()] == []
 
 

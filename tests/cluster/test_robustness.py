@@ -15,6 +15,7 @@ import zarr
 
 import dhsic
 from dhsic.cluster import local_cluster
+from dhsic.cluster.settings import LOCAL_SETTINGS
 from tests.cluster.quiet import OPTIONS, same_bits
 from tests.processes import wait_until
 
@@ -103,17 +104,20 @@ def test_run__has_the_bits_of_a_quiet_run_though(case, client, data):
     assert (before == set(pids(client).values())) is stay
 
 
-def test_run__goes_on_after_a_worker_is_frozen_for_good(client, data, monkeypatch):
-    monkeypatch.setattr("dhsic.cluster.worker._LOOKS", 3)  # the nanny gives it up sooner
-    victim, blocks = first_process(client), iter(range(10**6))
+def test_run__goes_on_after_a_worker_is_frozen_for_good(data, monkeypatch):
+    # The scheduler gives it up sooner than after five minutes.
+    monkeypatch.setitem(LOCAL_SETTINGS, "distributed.scheduler.worker-ttl", "5s")
+    blocks = iter(range(10**6))
 
     def act(event):
         if type(event).__name__ == "BlockFinished" and next(blocks) == 4:
             victim.suspend()
 
-    found = dhsic.independence_test(*data[0], client=client, progress=act, **OPTIONS)
-    assert same_bits(found, data[1])
-    wait_until(lambda: not victim.is_running(), 100, "it stays frozen")
+    with local_cluster(2, "500MB") as client:
+        victim = first_process(client)
+        found = dhsic.independence_test(*data[0], client=client, progress=act, **OPTIONS)
+        assert same_bits(found, data[1])
+        wait_until(lambda: not victim.is_running(), 100, "it stays frozen")
 
 
 def test_local_cluster__whose_worker_is_killed_while_it_starts_comes_up():
