@@ -336,8 +336,7 @@ class Interval:
         kernels: as 0.95.
     centre : float
         The estimate less its bias. The interval reaches farther above it than below, the more so
-        the nearer it is to 0: ends are as far from it on the scale of roots, on which the error
-        hardly depends on the measure.
+        the nearer it is to 0: an end has the error that a measure of its size would have.
     error : float
         The standard error of the estimate, by the jackknife that leaves out a block of rows at a
         time [1]_, or of a partial correlation by the infinitesimal one.
