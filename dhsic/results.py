@@ -355,7 +355,7 @@ class Interval:
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 400))
     >>> found = dhsic.hsic(x, x + noise, estimator="dcor", confidence=0.95, rng=0)
     >>> found.interval.told
-    '0.3967 to 0.5478 (95 %)'
+    '0.3977 to 0.5505 (95 %)'
     """
 
     low: float

@@ -37,7 +37,7 @@ _BLOCK_ROWS = 4
 FEWEST_BLOCKS = 10
 LEAVING = "leave blocks out"
 _HIDDEN = 0.2  # weight of what chance may have taken off a measure, see `Assessed`
-_LEAST = 1e-12  # part of the variance that pairs of rows have
+_LEAST = 1e-6  # its square is the least part of a variance that pairs of rows have
 _STRIP = 64  # rows of a Gram matrix that are held at a time
 
 
@@ -91,9 +91,9 @@ class Jackknifed(NamedTuple):
         h = 1.0 / self.shares
         apart = h * measures[0] - (h - 1.0) * measures[1:] - _corrected(measures, self.shares)
         variance = float((apart**2 / (h - 1.0)).mean())
-        # Where not known, as if errors were as large in all directions as in that of the measure.
-        part = max(excess / (value + excess or 1.0), _LEAST)
-        pairs = float(self.pairs[c]) or 0.5 * variance * part
+        # Where not known, half of the variance at independence, and less far from it.
+        near = max(excess / (value + excess or 1.0), _LEAST)
+        pairs = float(self.pairs[c]) or 0.5 * variance * near**2
         # Efron and Stein (1981, Annals of Statistics 9): what is of pairs of rows counts twice.
         error = math.sqrt(max(variance - pairs, 0.5 * variance))
         # A trace is at least the root of that of the square.
@@ -136,8 +136,8 @@ class Assessed(NamedTuple):
     def effect(self, minimum: float, level: float, quantity: str) -> MinimumEffect:
         """Tests of whether a measure is at most, or at least, a minimum."""
         above, least = self._above(minimum), self._end(self._quantile(level), 1.0)
-        ps = (float(scipy.stats.t.cdf(side * above, self.degrees)) for side in (-1.0, 1.0))
-        return MinimumEffect(minimum, quantity, self.value, self.error, *ps, least, level)
+        p, other = (float(scipy.stats.t.cdf(side * above, self.degrees)) for side in (-1.0, 1.0))
+        return MinimumEffect(minimum, quantity, self.value, self.error, p, other, least, level)
 
     def _quantile(self, level: float) -> float:
         return float(scipy.stats.t.ppf(level, self.degrees))
