@@ -312,8 +312,7 @@ class Interval:
         kernels: as 0.95.
     centre : float
         The estimate less its bias. The interval reaches farther above it than below, the more so
-        the nearer it is to 0: ends are as far from it on the scale of roots, on which the error
-        hardly depends on the measure.
+        the nearer it is to 0: an end has the error that a measure of its size would have.
     error : float
         The standard error of the estimate, by the jackknife that leaves out a block of rows at a
         time [1]_, or of a partial correlation by the infinitesimal one.
@@ -332,7 +331,7 @@ class Interval:
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 400))
     >>> found = dhsic.hsic(x, x + noise, estimator="dcor", confidence=0.95, rng=0)
     >>> found.interval.told
-    '0.3967 to 0.5478 (95 %)'
+    '0.3977 to 0.5505 (95 %)'
     """
 
     low: float
