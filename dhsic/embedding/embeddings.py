@@ -629,20 +629,16 @@ def _open_sample(run: RunOptions, x: Any) -> Session:
         sources: Any = open_samples([x], ["x"])
     in_memory = isinstance(sources[0].array, np.ndarray) and not isinstance(x, Variable)
     # Other rows could give the same labels other codes, and embeddings are compared.
-    if in_memory and "category" in kinds_of(sources[0]) and not _keeps_codes(x):
+    types: Any = getattr(x, "dtypes", getattr(x, "dtype", None))
+    listed = types if hasattr(types, "__iter__") else [types]
+    keeps_codes = all(str(dtype) == "category" for dtype in listed)
+    if in_memory and "category" in kinds_of(sources[0]) and not keeps_codes:
         msg = (
             "labels of an embedding must have codes that other rows share, got text: make x a "
             "categorical column of pandas, or integer codes with kernel 'delta'"
         )
         raise DataError(msg)
     return run.over(sources)
-
-
-def _keeps_codes(x: Any) -> bool:
-    """Whether the codes of labels follow from more than the rows at hand."""
-    types: Any = getattr(x, "dtypes", getattr(x, "dtype", None))
-    listed = types if hasattr(types, "__iter__") else [types]
-    return all(str(dtype) == "category" for dtype in listed)
 
 
 @dataclass(frozen=True)
