@@ -100,7 +100,16 @@ class ExactSums(NamedTuple):
         """Sums of finite numbers, one of every series at a time, shapes (p,); at most 2^30."""
         digits = np.zeros((_LIMBS, len(parts[0])), np.int64)
         for values in parts:
-            _add_digits(values, digits)
+            left = np.array(values, np.float64)
+            # No number has a digit above its exponent.
+            _, exponent = np.frexp(np.abs(left).max(initial=0.0))
+            for place in range(min(_HIGHEST, int(exponent) // _BITS), _LOWEST - 1, -1):
+                # Powers of two scale without rounding, so each digit is cut off exactly.
+                whole = np.trunc(np.ldexp(left, -_BITS * place))
+                digits[place - _LOWEST] += whole.astype(np.int64)
+                left -= np.ldexp(whole, _BITS * place)
+                if not left.any():
+                    break
         return cls(_carried(digits))
 
     def add(self, other: ExactSums) -> ExactSums:
@@ -119,20 +128,6 @@ class ExactSums(NamedTuple):
         for number, digit in enumerate(positive):
             total += np.ldexp(digit.astype(np.float64), _BITS * (number + _LOWEST))
         return np.where(negative, -total, total)
-
-
-def _add_digits(values: Vector, digits: NDArray[np.int64]) -> None:
-    """Add the digits of numbers, all of the sign of their number, to others."""
-    left = np.array(values, np.float64)
-    # No number has a digit above its exponent.
-    _, exponent = np.frexp(np.abs(left).max(initial=0.0))
-    for place in range(min(_HIGHEST, int(exponent) // _BITS), _LOWEST - 1, -1):
-        # Powers of two scale without rounding, so each digit is cut off exactly.
-        whole = np.trunc(np.ldexp(left, -_BITS * place))
-        digits[place - _LOWEST] += whole.astype(np.int64)
-        left -= np.ldexp(whole, _BITS * place)
-        if not left.any():
-            break
 
 
 def _carried(digits: NDArray[np.int64]) -> NDArray[np.int64]:

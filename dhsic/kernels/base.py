@@ -737,7 +737,8 @@ def _median(sizes: Vector) -> float:
     if len(sizes) >= _MANY:
         low, high = np.quantile(sizes[:: len(sizes) // _SOME], [0.48, 0.52])
         near = sizes[(sizes >= low) & (sizes <= high)]
-        found = _middle(near, len(sizes), np.count_nonzero(sizes < low), low, high)
+        below = int(np.count_nonzero(sizes < low))
+        found = _middle(near, len(sizes), below, low, high)
         if found is not None:
             return found
     return float(np.median(sizes))

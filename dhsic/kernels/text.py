@@ -141,6 +141,10 @@ def _operand(tokens: list[str]) -> Kernel:
     return kernel
 
 
+def _ranked(tokens: list[str], scale: Scale) -> Kernel:
+    return Ranked(_sum(tokens), scale)
+
+
 def _columns(tokens: list[str]) -> Kernel:
     """Take kernels of columns, or "none", and the commas between them off the tokens."""
     parts: list[Kernel | None] = []
@@ -155,7 +159,7 @@ def _columns(tokens: list[str]) -> Kernel:
 
 # What reads the inside of parentheses behind a word, or of those alone.
 _AROUND: dict[str, Callable[[list[str]], Kernel]] = {
-    **{scale: lambda tokens, of=scale: Ranked(_sum(tokens), of) for scale in get_args(Scale)},
+    **{scale: partial(_ranked, scale=scale) for scale in get_args(Scale)},
     Columns.name: _columns,
     "(": _sum,
 }

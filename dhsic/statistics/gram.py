@@ -710,15 +710,8 @@ class PermutedGrams:
                 power.of(strips[power.source], strips[power.k])
 
 
-class RowsSum(NamedTuple):
-    """All rows."""
-
-    values: tuple[Matrix, ...]
-    """One array a variable, in the order of the groups and then those that stay."""
-
-
 @dataclass(frozen=True)
-class RowsPass(PermutedPass[RowsSum]):
+class RowsPass(PermutedPass[tuple[Matrix, ...]]):
     """A pass that reads all rows at once, where their Gram matrices are held or they are sorted.
 
     Parameters
@@ -759,9 +752,9 @@ class RowsPass(PermutedPass[RowsSum]):
         """Cost of the only block."""
         return Footprint(0, 0, self.rows_bytes)
 
-    def chunk(self, block: GroupBlock) -> RowsSum:
-        """The rows."""
-        return RowsSum(block.values)
+    def chunk(self, block: GroupBlock) -> tuple[Matrix, ...]:
+        """The rows of every variable, in the order of the groups and then those that stay."""
+        return block.values
 
 
 @dataclass(frozen=True)
@@ -919,7 +912,7 @@ class GramStatistic(Statistic[Any]):
         pairs, limit = reduction.pairs_of_rows, None
         centres = np.array(pairs.centres)
         if isinstance(reduction, RowsPass):
-            sums, grams = pairs.hold(sums.values)
+            sums, grams = pairs.hold(sums)
             if pairs.orbit.shifted:
                 add_held(pairs, sums, grams)
             elif pairs.cosets.start == 0:
