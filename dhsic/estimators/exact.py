@@ -839,7 +839,7 @@ class _Sorted:
 
 
 @dataclass(frozen=True)
-class SortedStatistic(Statistic[tuple[Vector, ...]]):
+class SortedStatistic(Statistic[tuple[Matrix, ...]]):
     """n times a multiple of the squared distance covariance of two columns, by sorting.
 
     Parameters
