@@ -99,7 +99,16 @@ class ExactSums(NamedTuple):
         """Sums of finite numbers, one of every series at a time, shapes (p,); at most 2^30."""
         digits = np.zeros((_LIMBS, len(parts[0])), np.int64)
         for values in parts:
-            _add_digits(values, digits)
+            left = np.array(values, np.float64)
+            # No number has a digit above its exponent.
+            _, exponent = np.frexp(np.abs(left).max(initial=0.0))
+            for place in range(min(_HIGHEST, int(exponent) // _BITS), _LOWEST - 1, -1):
+                # Powers of two scale without rounding, so each digit is cut off exactly.
+                whole = np.trunc(np.ldexp(left, -_BITS * place))
+                digits[place - _LOWEST] += whole.astype(np.int64)
+                left -= np.ldexp(whole, _BITS * place)
+                if not left.any():
+                    break
         return cls(_carried(digits))
 
     def add(self, other: ExactSums) -> ExactSums:
@@ -118,20 +127,6 @@ class ExactSums(NamedTuple):
         for number, digit in enumerate(positive):
             total += np.ldexp(digit.astype(np.float64), _BITS * (number + _LOWEST))
         return np.where(negative, -total, total)
-
-
-def _add_digits(values: Vector, digits: NDArray[np.int64]) -> None:
-    """Add the digits of numbers, all of the sign of their number, to others."""
-    left = np.array(values, np.float64)
-    # No number has a digit above its exponent.
-    _, exponent = np.frexp(np.abs(left).max(initial=0.0))
-    for place in range(min(_HIGHEST, int(exponent) // _BITS), _LOWEST - 1, -1):
-        # Powers of two scale without rounding, so each digit is cut off exactly.
-        whole = np.trunc(np.ldexp(left, -_BITS * place))
-        digits[place - _LOWEST] += whole.astype(np.int64)
-        left -= np.ldexp(whole, _BITS * place)
-        if not left.any():
-            break
 
 
 def _carried(digits: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -621,20 +616,16 @@ def _open_sample(run: RunOptions, x: Any) -> Session:
         sources: Any = open_samples([x], ["x"])
     in_memory = isinstance(sources[0].array, np.ndarray) and not isinstance(x, Variable)
     # Other rows could give the same labels other codes, and embeddings are compared.
-    if in_memory and "category" in kinds_of(sources[0]) and not _keeps_codes(x):
+    types: Any = getattr(x, "dtypes", getattr(x, "dtype", None))
+    listed = types if hasattr(types, "__iter__") else [types]
+    keeps_codes = all(str(dtype) == "category" for dtype in listed)
+    if in_memory and "category" in kinds_of(sources[0]) and not keeps_codes:
         msg = (
             "labels of an embedding must have codes that other rows share, got text: make x a "
             "categorical column of pandas, or integer codes with kernel 'delta'"
         )
         raise DataError(msg)
     return run.over(sources)
-
-
-def _keeps_codes(x: Any) -> bool:
-    """Whether the codes of labels follow from more than the rows at hand."""
-    types: Any = getattr(x, "dtypes", getattr(x, "dtype", None))
-    listed = types if hasattr(types, "__iter__") else [types]
-    return all(str(dtype) == "category" for dtype in listed)
 
 
 @dataclass(frozen=True)

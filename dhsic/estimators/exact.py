@@ -61,7 +61,6 @@ from dhsic.statistics.gram import (
     GramFound,
     GramStatistic,
     RowsPass,
-    RowsSum,
 )
 from dhsic.statistics.gram_sums import GramSums, check_rows, limit_mixture, null_moments
 from dhsic.statistics.jackknife import DeletedSums, Parts
@@ -791,7 +790,7 @@ class _Sorted:
 
 
 @dataclass(frozen=True)
-class SortedStatistic(Statistic[RowsSum]):
+class SortedStatistic(Statistic[tuple[Matrix, ...]]):
     """n times a multiple of the squared distance covariance of two columns, by sorting.
 
     Parameters
@@ -833,9 +832,9 @@ class SortedStatistic(Statistic[RowsSum]):
         needed = session.n * (64 + 120 * (session.runtime.threads if permutes else 1))
         return DriverStep("permutation null" if permutes else "sums of distances", needed)
 
-    def values(self, session: Session, reduction: RowsPass, sums: RowsSum) -> Permuted:
+    def values(self, session: Session, reduction: RowsPass, sums: Any) -> Permuted:
         """The statistic and its replicates."""
-        found, columns = distance_sums(*map(_half, sums.values))
+        found, columns = distance_sums(*map(_half, sums))
         cosets = reduction.cosets
         start = max(cosets.start, 1)
         values = [session.n * found.hsic(unbiased=self.unbiased)] if cosets.start == 0 else []

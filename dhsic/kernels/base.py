@@ -735,15 +735,25 @@ def median_or_mean(sizes: Vector) -> float:
 def _median(sizes: Vector) -> float:
     """The median: of many, of those between bounds from some, in a quarter of the time."""
     if len(sizes) >= _MANY:
-        some = sizes[:: len(sizes) // _SOME]
-        low, high = np.quantile(some, [0.48, 0.52])
-        below = np.count_nonzero(sizes < low)
+        low, high = np.quantile(sizes[:: len(sizes) // _SOME], [0.48, 0.52])
         near = sizes[(sizes >= low) & (sizes <= high)]
-        first, last = (len(sizes) - 1) // 2 - below, len(sizes) // 2 - below
-        if first >= 0 and last < len(near):
-            near.partition((first, last))
-            return float(np.mean(near[[first, last]]))
+        below = int(np.count_nonzero(sizes < low))
+        found = _middle(near, len(sizes), below, low, high)
+        if found is not None:
+            return found
     return float(np.median(sizes))
+
+
+def _middle(near: Vector, total: int, below: int, low: float, high: float) -> float | None:
+    """The median of so many numbers, of those near it and how many are below them.
+
+    None where it does not lie between bounds.
+    """
+    first, last = (total - 1) // 2 - below, total // 2 - below
+    if not 0 <= first <= last < len(near):
+        return None
+    both = np.partition(near, (first, last))[[first, last]]
+    return float(both.mean()) if low <= both[0] and both[1] <= high else None
 
 
 def _median_on_line(x: Vector) -> float | None:
@@ -753,28 +763,21 @@ def _median_on_line(x: Vector) -> float | None:
     bounds, so that only those between them are computed, a twenty-fifth of all.
     """
     s = len(x)
-    middle = s * (s - 1) // 4  # of s (s - 1) / 2 pairs
     # Distances between ranks k apart, for a few k, are an even sample of all distances: their 48
     # and 52 % quantiles lie on both sides of the median.
     steps = range(1 + s // 96, s, 1 + s // 48)
     some = np.concatenate([x[k:] - x[:-k] for k in steps])
-    bounds = int(0.48 * len(some)), int(0.52 * len(some))
-    low, high = np.partition(some, bounds)[list(bounds)]
+    low, high = np.quantile(some, [0.48, 0.52])
     # Partners of a number are searched behind it, so that a pair counts once.
     starts = np.maximum(np.searchsorted(x, x + low), np.arange(1, s + 1))
     counts = np.maximum(np.searchsorted(x, x + high, "right") - starts, 0)
     # Of number i there are starts_i - i - 1 pairs below the lower bound.
     below = int(starts.sum()) - s * (s + 1) // 2
-    # Both of the middle ranks have to lie between the bounds.
-    if not below < middle - 1 < middle + 1 < below + counts.sum():
-        return None
     # Every pair between the bounds, flat: number i has counts_i of them, from starts_i on.
-    firsts = np.cumsum(counts) - counts
-    seconds = np.arange(counts.sum()) + np.repeat(starts - firsts, counts)
-    near = np.partition(x[seconds] - np.repeat(x, counts), (middle - 1 - below, middle - below))
-    lower, upper = near[middle - 1 - below], near[middle - below]
-    # The searches compare x with x + low, and the distances are x - x: they round differently.
+    seconds = np.arange(counts.sum()) + np.repeat(starts + counts - np.cumsum(counts), counts)
+    near = x[seconds] - np.repeat(x, counts)
+    # The searches compare x with x + low, and the distances are x - x: they round differently, and
+    # pairs at the bounds may be on either side of them.
     rounding = 4.0 * np.finfo(np.float64).eps * (np.abs(x).max() + high)
-    if not (max(low + rounding, _TINY) < lower and upper + rounding < min(high, 1.0 / _TINY)):
-        return None  # pairs at the bounds may be on either side of them
-    return float(upper if s * (s - 1) // 2 % 2 else (lower + upper) / 2)
+    bounds = max(low + rounding, _TINY), min(high - rounding, 1.0 / _TINY)
+    return _middle(near, s * (s - 1) // 2, below, *bounds)

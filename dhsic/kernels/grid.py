@@ -447,7 +447,15 @@ class Grid:
         if self.combine == "all":
             return list(product(*map(range, counts)))
         if self.combine == "matched":
-            return _matched(counts)
+            g = max(counts)
+            if any(count not in (1, g) for count in counts):
+                msg = (
+                    "matched combinations need equally many candidates of every variable, or one; "
+                    f"got {', '.join(map(str, counts))}: take combine='all'"
+                )
+                raise InvalidArgumentError(msg)
+            # A variable with a single candidate goes with all of the others'.
+            return [tuple(min(k, count - 1) for count in counts) for k in range(g)]
         if self.combine != "auto":
             return _checked(self.combine, counts)
         usual = [one._usual for one in known]
@@ -495,18 +503,6 @@ def _balanced(counts: Sequence[int], most: int) -> list[tuple[int, ...]]:
     rng = np.random.default_rng(0)  # the same in every run
     columns = (rng.permutation(np.resize(np.arange(count), most)) for count in counts)
     return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _matched(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """A variable with a single candidate goes with all of the others'."""
-    g = max(counts)
-    if any(count not in (1, g) for count in counts):
-        msg = (
-            "matched combinations need equally many candidates of every variable, or one; got "
-            f"{', '.join(map(str, counts))}: take combine='all'"
-        )
-        raise InvalidArgumentError(msg)
-    return [tuple(min(k, count - 1) for count in counts) for k in range(g)]
 
 
 def _checked(numbers: Sequence[Sequence[int]], counts: Sequence[int]) -> list[tuple[int, ...]]:

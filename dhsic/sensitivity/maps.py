@@ -902,11 +902,8 @@ class TileGradient:
                     numbers = slice(block.start + at.start, block.start + at.stop)
                     weights += self.offsets[m, numbers].astype(t.dtype)[:, None]
                 points = t.columns[m][z]
-                out[at] += self._kernel(m).gradient(rows[m], points, tiles[m], weights, views[1:])
+                out[at] += t.kernels[m].gradient(rows[m], points, tiles[m], weights, views[1:])
         return gradients
-
-    def _kernel(self, m: int) -> Any:
-        return self.tiling.kernels[m]  # of those that are varied each has a gradient
 
     @property
     def _coefficient_bytes(self) -> int:
@@ -915,7 +912,7 @@ class TileGradient:
     @property
     def _own(self) -> int:
         """Tiles besides those of the kernels."""
-        return 1 + max(int(self._kernel(m).gradient_tiles) for m in self.wrt)
+        return 1 + max(self.tiling.kernels[m].gradient_tiles for m in self.wrt)
 
 
 @dataclass(frozen=True)

@@ -61,11 +61,6 @@ class Groups(RowGroups):
     seed : int
         The seed of the test.
 
-    Raises
-    ------
-    ValueError
-        The size is not from 1 to n.
-
     Examples
     --------
     >>> groups = Groups.of(10_007, 1_000, seed=0)
@@ -76,11 +71,6 @@ class Groups(RowGroups):
     n: int
     size: int
     seed: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.size <= self.n:
-            msg = f"groups must have 1 to {self.n} rows, got {self.size}"
-            raise ValueError(msg)
 
     @classmethod
     def of(cls, n: int, size: int, seed: int) -> Self:
@@ -733,7 +723,16 @@ def moves_of(
     if strata is None and groups is None:
         return None
     if strata is not None and groups is not None:
-        _check_within(groups, strata)
+        # Written backwards, so that the first row of a group is the one that stays.
+        first = np.empty(groups.max() + 1, np.intp)
+        first[groups[::-1]] = strata[::-1]
+        elsewhere = np.flatnonzero(strata != first[groups])
+        if len(elsewhere):
+            msg = (
+                f"every group must lie within one stratum: the group of row {int(elsewhere[0])} "
+                "has rows of several. Leave out strata, or make groups of one stratum each"
+            )
+            raise InvalidArgumentError(msg)
     sets = RowSets.of(strata, groups, seed)
     _check_sets(sets, strata, groups)
     return sets
@@ -758,19 +757,6 @@ def _series(n: int, groups: Indices | None, order: TimeOrder, seed: int) -> Seri
         )
         raise DataError(msg)
     return moves
-
-
-def _check_within(groups: Indices, strata: Indices) -> None:
-    # Written backwards, so that the first row of a group is the one that stays.
-    first = np.empty(groups.max() + 1, np.intp)
-    first[groups[::-1]] = strata[::-1]
-    elsewhere = np.flatnonzero(strata != first[groups])
-    if len(elsewhere):
-        msg = (
-            f"every group must lie within one stratum: the group of row {int(elsewhere[0])} has "
-            "rows of several. Leave out strata, or make groups of one stratum each"
-        )
-        raise InvalidArgumentError(msg)
 
 
 def _check_sets(sets: RowSets, strata: Indices | None, groups: Indices | None) -> None:

@@ -313,7 +313,7 @@ class Layout:
         ranked = {
             (features.variable, scale): len(kernel.knots or ())
             for features in each
-            if (kernel := _ranked_kernel(features.map)) is not None
+            if isinstance(kernel := getattr(features.map, "kernel", None), Ranked)
             for scale in ("columns", "orders", kernel.scale)
         }
         ordered = 8 * sum(ranked.values())
@@ -364,12 +364,6 @@ def _mapped(features: Features, values: Sequence[NDArray[Any]], found: dict[int,
     # To find the ranks of a column takes longer than any kernel of them.
     rows = rows_beside(phi.kernel, x, phi.dtype, found.setdefault(features.variable, {}))
     return phi.of_rows(rows, single=x.shape[1] == 1)
-
-
-def _ranked_kernel(features: FeatureMap) -> Ranked | None:
-    """The kernel of ranks that features are made of, where it is one."""
-    kernel = features.kernel if isinstance(features, KernelFeatures) else None
-    return kernel if isinstance(kernel, Ranked) else None
 
 
 def _as_power(number: int, features: Features) -> tuple[Hashable, float]:

@@ -21,7 +21,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -710,15 +710,8 @@ class PermutedGrams:
                 power.of(strips[power.source], strips[power.k])
 
 
-class RowsSum(NamedTuple):
-    """All rows."""
-
-    values: tuple[Matrix, ...]
-    """One array a variable, in the order of the groups and then those that stay."""
-
-
 @dataclass(frozen=True)
-class RowsPass(PermutedPass[RowsSum]):
+class RowsPass(PermutedPass[tuple[Matrix, ...]]):
     """A pass that reads all rows at once, where their Gram matrices are held or they are sorted.
 
     Parameters
@@ -759,9 +752,9 @@ class RowsPass(PermutedPass[RowsSum]):
         """Cost of the only block."""
         return Footprint(0, 0, self.rows_bytes)
 
-    def chunk(self, block: GroupBlock) -> RowsSum:
-        """The rows."""
-        return RowsSum(block.values)
+    def chunk(self, block: GroupBlock) -> tuple[Matrix, ...]:
+        """The rows of every variable, in the order of the groups and then those that stay."""
+        return block.values
 
 
 @dataclass(frozen=True)
@@ -919,7 +912,7 @@ class GramStatistic(Statistic[Any]):
         pairs, limit = reduction.pairs_of_rows, None
         centres = np.array(pairs.centres)
         if isinstance(reduction, RowsPass):
-            sums, grams = pairs.hold(sums.values)
+            sums, grams = pairs.hold(sums)
             if pairs.orbit.shifted:
                 add_held(pairs, sums, grams)
             elif pairs.cosets.start == 0:
@@ -984,17 +977,13 @@ def _statistics(pairs: GramPass, rows: Vector, products: Vector) -> Vector:
 def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
     """Sums of the products of row means under all shifts of some cosets, shape (R, C, b)."""
     b, count = pairs.groups.size, pairs.groups.count
-    orders = dict[int, Indices]()
+    places = cache(partial(pairs.orbit.places, cosets))
 
     def moved(k: int) -> Vector:
         m = pairs.variables[k]
         # Rows that cosets move are in their order, but for those that are held.
-        if m == 0 or pairs.moves or cosets == range(1):
-            as_they_are: Vector = rows[k][None]
-            return as_they_are
-        if m not in orders:
-            orders[m] = pairs.orbit.places(cosets, m)
-        in_order: Vector = np.take(rows[k], orders[m])
+        stay = m == 0 or pairs.moves or cosets == range(1)
+        in_order: Vector = rows[k][None] if stay else np.take(rows[k], places(m))
         return in_order
 
     rights = np.stack([moved(right) for _, right in pairs.statistics], axis=1)

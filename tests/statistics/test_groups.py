@@ -123,11 +123,8 @@ def test_smooth__lengths_have_factors_of_11_at_most():
     ]
 
 
-@pytest.mark.parametrize("size", [0, 11])
-def test_size__must_fit_the_rows(size):
+def test_size__is_that_of_all_rows_or_of_one():
     assert Groups(10, 10, 0).count == Groups(10, 1, 0).size == 1
-    with pytest.raises(ValueError, match=f"1 to 10 rows, got {size}"):
-        Groups(10, size, seed=0)
 
 
 def test_left__is_drawn_from_all_rows():
