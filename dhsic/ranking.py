@@ -887,17 +887,14 @@ def rank_features(
     rows = RowLabels(strata, groups, order)
     rows.check_confidence(confidence)
     left_out: Mapping[str, str] = {}
+    several = isinstance(exclude, Iterable) and not isinstance(exclude, str)
+    excluded = [] if exclude is None else list(map(str, exclude if several else [exclude]))
     if features is None:
         # Labels that are given themselves are no columns.
         texts = (one if isinstance(one, list | tuple) else [one] for one in (strata, groups))
         labels = (one for one in texts if all(isinstance(name, str) for name in one))
-        others = [
-            target,
-            *labels,
-            *([exclude] if isinstance(exclude, str | int) else exclude or ()),
-        ]
-        features, left_out = usable_columns(data, others)
-    elif exclude:
+        features, left_out = usable_columns(data, [target, *labels, *excluded])
+    elif excluded:
         msg = "exclude needs all columns of data, and features names some: leave one of them out"
         raise InvalidArgumentError(msg)
     session = open_columns(run, features, target, data, missing, rows)
@@ -1028,18 +1025,15 @@ def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel
             "missing='drop', or rank by 'pvalue'"
         )
         raise InvalidArgumentError(msg)
-    first, second = session.sources
-    kernels = (
-        kernel_for_columns(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
-        kernel_for_columns(target_kernel, kinds_of(second), f"target {second.name!r}"),
-    )
-    if not kernels[0].differentiable:
+    first, _ = session.sources
+    joined = kernel_for_columns(feature_kernels, kinds_of(first), f"variable {first.name!r}")
+    if not joined.differentiable:
         msg = (
             "features ranked by 'sensitivity' must have a differentiable kernel to be varied, "
-            f"got {kernels[0].spec()!r}: leave out those of labels, or rank by 'pvalue'"
+            f"got {joined.spec()!r}: leave out those of labels, or rank by 'pvalue'"
         )
         raise InvalidArgumentError(msg)
-    return kernels
+    return joined, target_kernel_of(session, target_kernel)
 
 
 def _ranked(

@@ -644,7 +644,8 @@ def test_function__says_which_library_to_install(module, call, words, tmp_path, 
 DIFFERENCE = partial(dhsic.dependence_difference, X, Y, Z, rng=0)
 WITH_ARRAYS = [
     *[(rank, name) for name in ("null", "estimator", "by", "target_kernel")],
-    *[(rank, name) for name in ("feature_kernels", "column_groups")],
+    *[(rank, name) for name in ("feature_kernels", "column_groups", "exclude")],
+    *[(sensitivity, "wrt"), (pair, "checkpoint")],
     *[(f, name) for f in (two_samples, interaction) for name in ("null", "estimator", "kernels")],
     *[(matrix, name) for name in ("null", "kernels", "n_landmarks")],
     *[(lags, name) for name in ("lags", "estimator", "order")],
@@ -668,10 +669,12 @@ def test_confidence_of_a_difference__cannot_be_left_out():
         DIFFERENCE(confidence=None)
 
 
-def test_exclude_none__excludes_nothing():
-    table = {"a": X, "b": Y, "c": Z}
-    found = dhsic.rank_features(data=table, target="c", exclude=None, rng=0)
-    assert [one.name for one in found.features] == ["a", "b"]
+def test_exclude__is_of_columns_that_are_there_or_of_none():
+    ranked = partial(dhsic.rank_features, data={"a": X, "b": Y, "c": Z}, target="c", rng=0)
+    assert [one.name for one in ranked(exclude=None).features] == ["a", "b"]
+    assert [one.name for one in ranked(exclude=np.array(["a"])).features] == ["b"]
+    with pytest.raises(InvalidArgumentError, match=r"no column '1\.5'"):
+        ranked(exclude=[1.5])
 
 
 FUNCTIONS = [

@@ -37,7 +37,7 @@ from dhsic.io.held import held_in_memory
 from dhsic.io.missing import Missing
 from dhsic.io.variables import joined_source
 from dhsic.kernels import Combinations, Gaussian, Grid, Kernel, KernelName, OnColumns
-from dhsic.nulls import Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
+from dhsic.nulls import Gamma, Permutation, Resampling, Spectral, pvalue, pvalues
 from dhsic.regression.residuals import (
     Regression,
     RegressionName,
@@ -922,7 +922,7 @@ class _ResidualTest:
         if not isinstance(estimator, DependenceMeasure):
             msg = (
                 "estimator must be 'auto', 'v-hsic', 'nystrom-m', or a VHSIC or NystromMHSIC "
-                f"value, got {estimator!r}"
+                f"value, got {shown(estimator)}"
             )
             raise InvalidArgumentError(msg)
         chosen: Null
@@ -973,15 +973,11 @@ class _ResidualTest:
         if isinstance(self.null, Resampling):
             # All graphs share the tiles of the kernels, and the replicates.
             grid = estimator.test_grid(session, combinations, self.null)
-            laws = map(Replicates, grid.replicates.T)
-            found: Any = zip(grid.statistics.tolist(), laws, grid.rounding.tolist(), strict=True)
-        else:
-            each = estimator.test_each(session, combinations, self.null)
-            found = ((one.statistic, one.distribution, one.rounding) for one in each)
-        return [
-            (float(statistic), pvalue(statistic, law, session.dtype, rounding))
-            for statistic, law, rounding in found
-        ]
+            ps = pvalues(grid.statistics, grid.replicates, session.dtype, grid.rounding)
+            return list(zip(grid.statistics.tolist(), ps.tolist(), strict=True))
+        each = estimator.test_each(session, combinations, self.null)
+        laws = ((float(one.statistic), one.distribution, one.rounding) for one in each)
+        return [(t, pvalue(t, law, session.dtype, tie)) for t, law, tie in laws]
 
 
 def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:
@@ -993,7 +989,7 @@ def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:
     if not graphs or not all(isinstance(dag, DAG) and dag.names == names for dag in graphs):
         msg = (
             f"dags must be 'all', 'complete' or DAG values of the nodes {', '.join(names)} in this "
-            f"order, got {dags!r}: make them by DAG.of(names, edges)"
+            f"order, got {shown(dags)}: make them by DAG.of(names, edges)"
         )
         raise InvalidArgumentError(msg)
     return tuple(dag.parents for dag in graphs)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dhsic._files import check_regular
+from dhsic._validation import shown
 from dhsic._whole import put_new, put_whole
 from dhsic.engine.checkpoint import FolderEntry
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
@@ -44,7 +45,8 @@ class Folder:
         url = os.fspath(url) if isinstance(url, os.PathLike) else url
         if not isinstance(url, str) or not url.strip() or not url.isprintable() or "::" in url:
             what = f"{what} must be the path or URL of a folder, as runs/first or s3://bucket/first"
-            msg = f"{what}; got {redacted(repr(url))}"
+            told = repr(url) if isinstance(url, str) else shown(url)
+            msg = f"{what}; got {redacted(told)}"
             raise InvalidArgumentError(msg)
         path = re.sub("^(file|local)://", "", url)
         if "://" not in path:

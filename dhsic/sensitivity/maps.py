@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
 from dhsic._fields import result_fields
-from dhsic._validation import check_choice, check_integer, nearest
+from dhsic._validation import check_choice, check_integer, nearest, shown
 from dhsic.engine.blocks import kinds_of
 from dhsic.engine.graph import LazyRows
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
@@ -582,13 +582,15 @@ def _varied(
 ) -> tuple[int, ...]:
     """Numbers of the variables whose entries are varied; not of labels where none are named."""
     if not (wrt is None or (isinstance(wrt, Sequence) and not isinstance(wrt, str) and wrt)):
-        msg = f"wrt must be a sequence of names of variables, got {wrt!r}: leave it out for all"
+        msg = (
+            f"wrt must be a sequence of names of variables, got {shown(wrt)}: leave it out for all"
+        )
         raise InvalidArgumentError(msg)
     for name in wrt or ():
         if not isinstance(name, str) or name not in session.names:
             known = ", ".join(map(repr, session.names))
             close = nearest(str(name), session.names)
-            msg = f"wrt must name variables, got {name!r}; there are {known}{close}"
+            msg = f"wrt must name variables, got {shown(name)}; there are {known}{close}"
             raise InvalidArgumentError(msg)
     if wrt is not None:
         # In the order of the variables, whatever that of the names.
