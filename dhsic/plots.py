@@ -75,7 +75,7 @@ _SMALL = 1e-3
 _CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
-def axes_of(ax: Axes | None, size: tuple[float, float] = (6.4, 4.8)) -> Axes:
+def axes_of(ax: Axes | None, size: tuple[float, float]) -> Axes:
     """The axes that were given, or those of a new figure of so many inches.
 
     Raises
