@@ -34,7 +34,8 @@ class JsonValue:
     """A dataclass whose fields JSON can hold; its arrays are read-only copies."""
 
     def __post_init__(self) -> None:
-        for name, dtype in _arrays_of(type(self)).items():
+        cls: Any = type(self)
+        for name, dtype in _arrays_of(cls).items():
             if (values := getattr(self, name)) is not None and not _is_final(values, dtype):
                 # A copy, which nobody else can change.
                 values = np.array(values, _exact(dtype))

@@ -25,7 +25,6 @@ from dhsic.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.live import Live
 
 Progress = Listener | bool | None
 """A listener; or whether there is a bar: from the start, never, or after two seconds."""
@@ -148,8 +147,20 @@ def progress_bar(shown: bool = True, seconds: float = 0.0) -> Iterator[Bar]:
     bar, drawn = Bar(), list[Any]()
 
     def draw() -> None:
-        live = _live(bar)
-        if live is not None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        try:
+            sys.stderr.flush()
+            console = Console(stderr=True)
+        except NO_STREAM:
+            return
+        if console.is_interactive:
+            bar.spinner = Spinner("dots")
+            live = Live(
+                bar, console=console, refresh_per_second=8, transient=True, redirect_stdout=False
+            )
             live.start()
             drawn.append(live)
 
@@ -167,23 +178,6 @@ def progress_bar(shown: bool = True, seconds: float = 0.0) -> Iterator[Bar]:
             timer.join()
         for live in drawn:
             live.stop()
-
-
-def _live(bar: Bar) -> Live | None:
-    """Drawer of a bar; None where stderr is no terminal that can show one."""
-    from rich.console import Console
-    from rich.live import Live
-    from rich.spinner import Spinner
-
-    try:
-        sys.stderr.flush()
-        console = Console(stderr=True)
-    except NO_STREAM:
-        return None
-    if not console.is_interactive:
-        return None
-    bar.spinner = Spinner("dots")
-    return Live(bar, console=console, refresh_per_second=8, transient=True, redirect_stdout=False)
 
 
 def shows_progress(function: Callable[Given, Returned]) -> Callable[Given, Returned]:

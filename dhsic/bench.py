@@ -302,7 +302,8 @@ class ScalingStudy(Result):
         """
         read = _pandas().read_csv
         try:
-            table = read(path, engine="pyarrow", dtype_backend="pyarrow")
+            with needing("pyarrow", "tables", "A file of a scaling study"):
+                table = read(path, engine="pyarrow", dtype_backend="pyarrow")
         except (OSError, ValueError) as error:
             msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
             raise DataError(msg) from error

@@ -75,7 +75,7 @@ _SMALL = 1e-3
 _CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
-def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
+def axes_of(ax: Axes | None, size: tuple[float, float]) -> Axes:
     """The axes that were given, or those of a new figure of so many inches.
 
     Raises
@@ -83,11 +83,7 @@ def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
     MissingDependencyError
         matplotlib is not installed.
     """
-    if ax is not None:
-        return ax
-    # Constrained, so that long names of columns push the axes and are not cut.
-    axes: Axes = _pyplot().subplots(figsize=size, layout="constrained")[1]
-    return axes
+    return axes_beside(size[:1], size[1])[0] if ax is None else ax
 
 
 def axes_beside(widths: Sequence[float], height: float) -> Sequence[Axes]:
@@ -98,10 +94,12 @@ def axes_beside(widths: Sequence[float], height: float) -> Sequence[Axes]:
     MissingDependencyError
         matplotlib is not installed.
     """
+    with needing("matplotlib", "plot", "Plotting"):
+        from matplotlib import pyplot as plt
+    # Constrained, so that long names of columns push the axes and are not cut.
+    options: Any = {"layout": "constrained", "width_ratios": widths, "squeeze": False}
     size = (sum(widths), height)
-    axes: Sequence[Axes] = _pyplot().subplots(
-        1, len(widths), figsize=size, layout="constrained", width_ratios=widths
-    )[1]
+    axes: Sequence[Axes] = plt.subplots(1, len(widths), figsize=size, **options)[1][0]
     return axes
 
 
@@ -160,12 +158,6 @@ def figure_of(ax: Axes) -> Figure:
     figure = ax.get_figure(root=True)
     assert figure is not None
     return figure
-
-
-def _pyplot() -> Any:
-    with needing("matplotlib", "plot", "Plotting"):
-        from matplotlib import pyplot as plt
-    return plt
 
 
 def shortened(name: str, most: int) -> str:
@@ -426,18 +418,13 @@ def _far_out(axes: Axes, values: Vector, statistic: float) -> str:
     return " (logarithmic beyond the null)"
 
 
-def evidence_map(
-    values: Vector,
-    down: Sequence[str],
-    across: Sequence[str],
-    marks: Mapping[tuple[int, int], tuple[str, str, str]],
-    ax: Axes | None = None,
-) -> Axes:
-    """A map of numbers with names of its rows and columns; cells without a number stay blank.
+def draw_evidence(
+    axes: Axes, values: Vector, labels: Sequence[list[str]], marks: Mapping[Any, Any]
+) -> None:
+    """Draw a map of numbers with names of its rows and columns; cells without one stay blank.
 
-    Marked cells have a frame of a colour and a kind of line, and a label.
+    Marked cells, by their row and column, have a label and a frame of a colour and a kind of line.
     """
-    axes = axes_of(ax, (6.4, 4.4))
     # Without evidence anywhere the map stays pale, rather than show noise in full colour.
     top = max(float(np.nanmax(values)), 1.0)
     axes.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=0.0, vmax=top, aspect="auto")
@@ -447,12 +434,12 @@ def evidence_map(
     frame = 0.47 * np.array([[-1.0, 1.0, 1.0, -1.0, -1.0], [-1.0, -1.0, 1.0, 1.0, -1.0]])
     for (i, j), (label, colour, line) in marks.items():
         axes.plot(j + frame[0], i + frame[1], line, color=colour, label=label)
+    down, across = labels
     axes.set_xticks(range(len(across)), across, fontsize=8, rotation=30, ha="right")
     axes.set_yticks(range(len(down)), down, fontsize=8)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
-    return axes
 
 
 def ranking(

@@ -1062,8 +1062,8 @@ class GridSummary:
             values[place] = tried.standardised
         style = {True: (plots.ORANGE, "-"), False: ("black", ":")}
         marks = {places[k]: (role, *style[k == self.strongest]) for k, role in self.roles.items()}
-        down, across = ([scale.replace(", ", "\n") for scale in some] for some in scales)
-        plots.evidence_map(values, down, across, marks, axes)
+        shown = [[scale.replace(", ", "\n") for scale in some] for some in scales]
+        plots.draw_evidence(axes, values, shown, marks)
         vertical, horizontal = (plots.shortened(name, _TITLE_NAME) for name in labels)
         axes.set(xlabel=f"kernel of {horizontal}", ylabel=f"kernel of {vertical}")
         return axes

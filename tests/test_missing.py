@@ -348,3 +348,15 @@ def test_rows__of_which_too_few_are_left_are_told():
 def test_infinity__is_no_gap(missing):
     with pytest.raises(DataError, match="infinity, first in row 7"):
         dhsic.hsic(np.where(np.arange(N) == 7, np.inf, A), B, missing=missing)
+
+
+def test_labels__that_are_missing_are_refused_as_numbers_are():
+    labels = np.array(["a", "b"], object)[np.arange(N) % 2]
+    labels[GAPS] = None
+    for run, told in (
+        (lambda: dhsic.hsic(labels, B), "'x1' has NaN or infinity, first in row 3: drop"),
+        (lambda: dhsic.lag_scan(labels, B, 2), "first in row 3: .*'pairwise' keeps their pla"),
+        (lambda: dhsic.independence_test(A, B, strata=labels), "strata has no label in row 3"),
+    ):
+        with pytest.raises(DataError, match=told):
+            run()

@@ -279,7 +279,7 @@ DATA = [
         (lambda: run(X, np.full(N, 2**60)), r"'x2' has integers beyond 2\*\*53"),
         (lambda: run(X, zarr.array(ORDER + 2**60), kernels="linear"), r"'x2' has integers beyond"),
         (lambda: run(GAPPED, Y), "'x1' has NaN or infinity, first in row 3.*missing='drop'"),
-        (lambda: run([None, *WORDS[1:]], Y), "missing values in 1 rows.*drop"),
+        (lambda: run([None, *WORDS[1:]], Y), "NaN or infinity, first in row 0: .*drop"),
         (lambda: run(np.ma.masked_array(X, X > 1), Y), "drop or fill such rows"),
         (lambda: run(X, np.full(N, np.nan), missing="drop"), r"all 60 rows miss a value"),
         (lambda: run(np.where(ORDER == 7, np.inf, X), Y, missing="pairwise"), "infinity, first in"),

@@ -502,11 +502,6 @@ def _encoded_column(column: Any, data_name: str) -> Encoded:
         if codes is None:
             return encode_codes(*codes_of_labels(column.to_list()), data_name)
         return encode_codes(codes.to_numpy(), native.cat.categories, data_name)
-    # For the error alone, which is that of arrays of times.
-    if column.dtype in (nw.Datetime, nw.Date):
-        return encode(np.array([], "M8[s]"), data_name)
-    if column.dtype in (nw.Duration, nw.Time):
-        return encode(np.array([], "m8[s]"), data_name)
     # Lists and structures of several values, and types that Arrow stores as another.
     held = getattr(native, "type", column.dtype)
     unknown = str(held) in _WIDE or hasattr(held, "extension_name")

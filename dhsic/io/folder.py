@@ -68,14 +68,13 @@ class Folder:
     def make(self) -> None:
         """Create it where it is missing; object stores have no folders."""
         if self.is_local:
-            with self._in_words("create"):
+            with self._opened("create"):
                 # For the user alone: it holds rows of the data.
                 os.makedirs(self.url, mode=0o700, exist_ok=True)
 
     def entries(self) -> list[FolderEntry]:
         """Names of its entries; none where it does not exist."""
-        with self._in_words("list"):
-            fs, path = self._opened()
+        with self._opened("list") as (fs, path):
             # Listings are remembered, and other processes write here.
             fs.invalidate_cache()
             try:
@@ -88,14 +87,12 @@ class Folder:
 
     def is_file(self) -> bool:
         """Whether a file is in its place."""
-        with self._in_words("look for"):
-            fs, path = self._opened()
+        with self._opened("look for") as (fs, path):
             return bool(fs.isfile(path))
 
     def read(self, name: str) -> bytes | None:
         """A file, or None where there is none."""
-        with self._in_words("read"), suppress(FileNotFoundError):
-            fs, path = self._opened(name)
+        with self._opened("read", name) as (fs, path), suppress(FileNotFoundError):
             if self.is_local:
                 # A pipe in the place of a file would be waited for.
                 check_regular(path)
@@ -104,13 +101,12 @@ class Folder:
 
     def write(self, name: str, put: Callable[[Any], object]) -> None:
         """Write a file by a function of it, which is there when all of it is."""
-        with self._in_words("write to"):
+        with self._opened("write to", name) as (fs, path):
             if self.is_local:
                 # Forcing may take a second, and what a crash of the machine tears has a checksum.
                 with put_whole(Path(self.url, name)) as partial, partial.open("xb") as file:
                     put(file)
             else:
-                fs, path = self._opened(name)
                 put(data := io.BytesIO())
                 fs.pipe_file(path, data.getvalue())  # an object appears when its upload is complete
 
@@ -119,24 +115,20 @@ class Folder:
 
         One of several at a time succeeds, on a disk and in stores that can be asked for it.
         """
-        with self._in_words("write to"):
+        with self._opened("write to", name) as (fs, path):
             if self.is_local:
                 put_new(Path(self.url, name), data)
-                return
-            fs, path = self._opened(name)
             # Stores that do not know the request may replace what is there.
-            if self.read(name) is None:
+            elif self.read(name) is None:
                 try:
-                    fs.pipe_file(path, data, mode="create")
-                except FileExistsError:
-                    return
+                    with suppress(FileExistsError):
+                        fs.pipe_file(path, data, mode="create")
                 except Exception:  # of several writers the last one wins
                     fs.pipe_file(path, data)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        with self._in_words("remove from"), suppress(FileNotFoundError):
-            fs, path = self._opened(name)
+        with self._opened("remove from", name) as (fs, path), suppress(FileNotFoundError):
             fs.rm_file(path)
 
     def remove_empty(self) -> None:
@@ -145,16 +137,14 @@ class Folder:
             with suppress(OSError):
                 os.rmdir(self.url)
 
-    def _opened(self, name: str = "") -> tuple[Any, str]:
+    @contextmanager
+    def _opened(self, doing: str, name: str = "") -> Iterator[tuple[Any, str]]:
+        """The file system and the path of a file there, whose errors are told in words."""
         from fsspec.core import url_to_fs
 
-        fs, path = url_to_fs(f"{self.url}/{name}" if name else self.url)
-        return fs, str(path)
-
-    @contextmanager
-    def _in_words(self, doing: str) -> Iterator[None]:
         try:
-            yield
+            fs, path = url_to_fs(f"{self.url}/{name}" if name else self.url)
+            yield fs, str(path)
         except DhsicError:
             raise
         except Exception as error:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import Gaps, Source, kinds_of, labels_of, of_blocks, read_whole
+from dhsic.engine.blocks import Gaps, Source, of_blocks
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.variables import Variable, without_rows
 
@@ -20,29 +20,16 @@ GapTreatment = Literal["refuse", "drop", "pairwise"]
 def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Source], int]:
     """The variables without the rows in which one of them misses a value, and how many these are.
 
-    With "refuse" the variables as they are: missing numbers are refused when they are read, so
-    that data are read once; missing categories here. With "pairwise", too, see `count_gaps`. Where
-    rows are to be dropped, stored data are read once more, block by block in this process.
+    With "refuse" the variables as they are: missing values are refused by the pass that reads them,
+    in any place and with their row, so that data are read once. With "pairwise", too, see
+    `count_gaps`. Where rows are to be dropped, stored data are read once more, block by block in
+    this process.
 
     Raises
     ------
     DataError
-        Categories are missing and rows are not to be dropped; or no row is complete.
+        No row is complete.
     """
-    if missing == "refuse":
-        # NaN among numbers is refused by the pass that reads them, in any place and with its row.
-        for source in sources:
-            labelled = "category" in kinds_of(source)
-            held = labelled and source.place != "graph" and not source.is_stored
-            if held and (gaps := np.isnan(read_whole(source))).any():
-                names = labels_of(source) if source.shape[1] > 1 else None
-                column = int(gaps.any(axis=0).argmax())
-                which = "" if names is None else f"column {names[column]!r} of "
-                rows = np.flatnonzero(gaps[:, column])
-                told = f"missing values in {len(rows):,} rows, first in row {rows[0]}"
-                what = f"{which}variable {source.name!r}"
-                msg = f"{what} has {told}: drop them by missing='drop', or fill"
-                raise DataError(msg)
     if missing != "drop":
         return list(sources), 0
     of_each = [np.concatenate(list(of_blocks(source, _incomplete))) for source in sources]

@@ -832,7 +832,7 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
         raise DataError(msg)
     chosen = range(_width(array)) if columns is None else columns
     labels, known = _column_labels(array), array.attrs.get("categories")
-    categories: tuple[...] | None = None
+    categories: tuple[Labels, ...] | None = None
     if labels and isinstance(known, dict):
         told = [known.get(labels[j]) for j in chosen]
         categories = tuple(tuple(one) if isinstance(one, list) else None for one in told)

@@ -1220,7 +1220,8 @@ class _Encoder:
             msg = f"{self._where(column)} {what}: leave it out, or make it numeric first"
             raise DataError(msg)
         codes = {label: code for code, label in enumerate(counted)}
-        return np.array([codes[label] for label in labels], np.float64)[local]
+        coded_rows: NDArray[np.float64] = np.array([codes[x] for x in labels], np.float64)[local]
+        return coded_rows
 
     def _where(self, column: str) -> str:
         name = next(name for name, columns in self._variables.items() if column in columns)

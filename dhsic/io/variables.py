@@ -386,7 +386,9 @@ class Mapped:
     def take(self, rows: Indices) -> Any:
         """Rows by increasing number."""
         every = zip(self.inputs, self._there(rows), strict=True)
-        values = [source.take(there) if len(there) else None for source, (_, there) in every]
+        values: list[Any] = [
+            source.take(there) if len(there) else None for source, (_, there) in every
+        ]
         if self.place == "graph":
             import dask.array as da  # with pandas and Xarray, slow to import
             from dask import delayed

@@ -213,7 +213,7 @@ def write_report(
             f"{type(result).__name__}: give the result itself"
         )
         raise InvalidArgumentError(msg)
-    known = Run() if run is None else run
+    known: Any = Run() if run is None else run
     if not isinstance(known, Run):
         msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
         raise InvalidArgumentError(msg)

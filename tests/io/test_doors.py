@@ -577,6 +577,15 @@ def test_columns__of_a_group_are_chosen_as_numpy_does(group, text, name, columns
         assert found.variables[0].column_names == ("last", "first")
 
 
+def test_array__of_a_group_alone_stands_for_its_columns(group):
+    path, wide = group
+    found, expected = dhsic.hsic("named", data=path, rng=0), dhsic.hsic(wide, rng=0)
+    assert [v.name for v in found.variables] == ["first", "second", "third", "last"]
+    assert found.estimate == pytest.approx(expected.estimate)
+    with pytest.raises(InvalidArgumentError, match="at least two variables, got 1"):
+        dhsic.hsic("year", data=path)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

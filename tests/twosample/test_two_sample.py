@@ -414,7 +414,7 @@ def test_between__names_the_samples_as_the_labels_are_written(first, second, for
         (1, {"between": [1] * 40}, "two labels or more, got one"),
         (1, {"between": range(40)}, "at least 2 rows"),
         (1, {"between": [0, 1] * 19}, "same rows"),
-        (1, {"between": ["a", "b", None, "a"] * 10}, "'between' has missing values in 10 rows"),
+        (1, {"between": ["a", "b", None, "a"] * 10}, "between has no label in row 2"),
     ],
 )
 def test_between__is_refused_where_it_cannot_say_samples(samples, options, words):
