@@ -810,7 +810,7 @@ COMMANDS = {
         "--workers 2 --scheduler tcp://h:1": "give one of them",
         "--scheduler nowhere": "got 'nowhere': write protocol, host and port",
         "--scheduler tcp://192.0.2.1:8786": "has no TLS",
-        "--scheduler tls://127.0.0.1:9": "needs certificates",
+        "--scheduler tls://127.0.0.1:9": "tls must be given for",
         "--scheduler tls://h:1 --tls-ca a": "tls: cert must be given",
         "--tls-key a": "--tls-key needs --scheduler",
         "--insecure": "--insecure needs",

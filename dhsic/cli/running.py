@@ -305,13 +305,7 @@ class _Page:
             peak = worker_peak_bytes(client)
             self._memory += (MemoryUse("a worker", planned.worker_bytes, peak),)
 
-    def write(
-        self,
-        result: Any,
-        options: Options,
-        command: Sequence[str],
-        code: str,
-    ) -> None:
+    def write(self, result: Any, options: Options, command: Sequence[str], code: str) -> None:
         """Write the file, with the code that gives the result again."""
         started = self.started
         if self.path is None or started is None:

@@ -76,10 +76,7 @@ def _outputs() -> Sequence[click.Parameter]:
     return (
         *(
             click.Option(
-                [flag, name],
-                type=NewFile(stream=name == "log_path"),
-                metavar=metavar,
-                help=text,
+                [flag, name], type=NewFile(stream=name == "log_path"), metavar=metavar, help=text
             )
             for name, (flag, metavar, text) in FILES.items()
         ),
@@ -192,34 +189,32 @@ def _draw_pairs(result: Any, options: Options) -> Any:
 
 # --- the table
 
-_TESTED = (_level(),)
+
+def _test(name: str, function: str, examples: str, title: str = "") -> Row:
+    """A test, which is decided at a level."""
+    return Row(name, function, _show_test, examples, (_level(),), title=title)
+
+
 ROWS: Final = (
-    Row(
+    _test(
         "plan",
         "dhsic:independence_test",
-        _show_test,
         "dhsic plan songs.zarr --variable features --variable year",
-        _TESTED,
         title="Print the steps, memory and time of 'dhsic test' with the same options.",
     ),
-    Row(
+    _test(
         "test",
         "dhsic:independence_test",
-        _show_test,
         "dhsic test songs.csv --variable timbre=t1,t2 --variable year\n"
         "dhsic test songs.zarr --variable 'timbre=features[:, 0:12]' \\\n"
         "    --variable year --kernel year=laplacian --null shifts:100000",
-        _TESTED,
     ),
     Row(
         "sensitivity",
         "dhsic:sensitivity_map",
         _show_map,
         "dhsic sensitivity songs.zarr --variable features --variable year \\\n    --out map.zarr",
-        (
-            _top(5, "columns of each variable"),
-            _out("MAP.zarr", "map"),
-        ),
+        (_top(5, "columns of each variable"), _out("MAP.zarr", "map")),
         told=lambda result: {name: getattr(result.measured, name) for name in ("seed", "seconds")},
         columns=_columns_of_map,
         title="Find the columns and rows that a measure of dependence depends on most.",
@@ -263,29 +258,23 @@ ROWS: Final = (
         "dhsic lags weather.csv --variable wind --variable waves --lags 0:25 --plot lags.png",
         (_level(), _top(20, "lags")),
     ),
-    Row(
+    _test(
         "two-sample",
         "dhsic:two_sample_test",
-        _show_test,
         "dhsic two-sample people.csv --sample pay --between sex\n"
         "dhsic two-sample songs.zarr --sample old=timbre60 --sample new=timbre00",
-        _TESTED,
     ),
-    Row(
+    _test(
         "interaction",
         "dhsic:interaction_test",
-        _show_test,
         "dhsic interaction songs.zarr --variable 'mean=features[:, 0:12]' \\\n"
         "    --variable 'rest=features[:, 12:]' --variable year",
-        _TESTED,
     ),
-    Row(
+    _test(
         "conditional",
         "dhsic:conditional_independence_test",
-        _show_test,
         "dhsic conditional flights.csv --variable delay --variable length \\\n"
         "    --given carrier --given month --method strata",
-        _TESTED,
     ),
     Row(
         "difference",
@@ -331,13 +320,11 @@ ROWS: Final = (
         without=("x", "missing"),
         defaults={"max_rows": 2000},
     ),
-    Row(
+    _test(
         "cause residuals",
         "dhsic.causal:residual_independence_test",
-        _show_test,
         "dhsic cause residuals weather.zarr --variable temperature \\\n"
         "    --variable sunshine --given altitude",
-        _TESTED,
     ),
 )
 

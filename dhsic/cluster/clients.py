@@ -26,25 +26,11 @@ from distributed.utils import silence_logging_cmgr
 
 from dhsic._files import check_regular, parse_json
 from dhsic.cluster.manifests import cluster_manifests
-from dhsic.cluster.security import (
-    NOBODY,
-    allow_insecure,
-    check_address,
-    refusal,
-    security_of,
-    stays_here,
-)
+from dhsic.cluster.security import allow_insecure, check_address, refusal, security_of, stays_here
 from dhsic.cluster.settings import HERE, job_limit, process_limit, worker_environment
-from dhsic.cluster.spec import (
-    ClusterSpec,
-    SchedulerAt,
-    on_node,
-    plain_path,
-    refuse,
-)
+from dhsic.cluster.spec import ClusterSpec, SchedulerAt, on_node, plain_path, refuse
 from dhsic.errors import ClusterError, DhsicError, InvalidArgumentError, needing
 
-_REQUIREMENT = "scheduler must be the address of a running Dask scheduler, as tcp://10.0.0.1:8786"
 _LONGEST_NOTICE = 600
 
 
@@ -76,22 +62,18 @@ def _scheduler(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
         scheme, place = parse_address(address)
         get_backend(scheme)
         parse_host_port(place)
-    except ValueError as error:
-        msg = f"{_REQUIREMENT}; got {address!r}: write protocol, host and port"
-        raise InvalidArgumentError(msg) from error
+    except ValueError:
+        requirement = "the address of a running Dask scheduler, as tcp://10.0.0.1:8786"
+        refuse("scheduler", requirement, address, "write protocol, host and port")
     check_address(address, spec.tls, spec.insecure)
     security = None if spec.tls is None else security_of(spec.tls)
     seconds = spec.answer_seconds
     with silence_logging_cmgr(logging.CRITICAL):  # the error says it once
-        if (reason := refusal(address, security, seconds)) == NOBODY:
-            remedy = "start it, check the address, or allow a longer timeout"
-            msg = f"{_REQUIREMENT}; {reason} at {address!r} within {seconds:g} s: {remedy}"
-            raise InvalidArgumentError(msg)
-        client = None
+        reason = refusal(address, security, seconds)
         try:
             client = None if reason else Client(address, timeout=seconds, security=security)
         except (OSError, ImportError, RuntimeError) as error:
-            reason = _short(error)
+            client, reason = None, _short(error)
     if client is None:
         msg = f"no connection to the scheduler at {address}: {reason}"
         raise InvalidArgumentError(msg)
@@ -119,17 +101,13 @@ def _kubernetes(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     section = spec.kubernetes
     assert section is not None
     if section.tls_secret is not None:
-        msg = (
-            "the client of the Kubernetes operator speaks no TLS: run inside the cluster by "
-            "'dhsic submit', or drop tls_secret where insecure is allowed"
-        )
-        raise InvalidArgumentError(msg)
+        requirement = "left out, since the client of the Kubernetes operator speaks no TLS"
+        remedy = "run inside the cluster by 'dhsic submit', or drop it where insecure is allowed"
+        refuse("tls_secret", requirement, section.tls_secret, remedy)
     if section.context is not None:
-        msg = (
-            f"the client of the Kubernetes operator takes the current context: select "
-            f"{section.context!r} by 'kubectl config use-context', and drop context"
-        )
-        raise InvalidArgumentError(msg)
+        requirement = "left out, since the client of the Kubernetes operator takes the current one"
+        remedy = "select it by 'kubectl config use-context', and drop it"
+        refuse("context", requirement, section.context, remedy)
     allow_insecure("the way to a cluster of the Kubernetes operator", spec.insecure)
     with needing("dask-kubernetes", "kubernetes", "a cluster of Kubernetes"):
         from dask_kubernetes.operator import KubeCluster

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dhsic._validation import check_integer
 from dhsic.cluster.local import local_cluster, memory_share
 from dhsic.cluster.settings import processors
 from dhsic.cluster.spec import TLS, ClusterSpec, SchedulerAt, refuse
 from dhsic.engine.supervision import STALL_TIMEOUT
-from dhsic.errors import InvalidArgumentError
 
 
 @contextmanager
@@ -113,8 +111,7 @@ def _described(where: Any, **options: Any) -> ClusterSpec:
         _refuse_unused("on this machine", ("tls", "insecure", "timeout"), given)
         # Without any choice the machine is used whole, each process with its share of the memory.
         count = processors() if where is None else where
-        check_integer("workers", count, minimum=1)
-        return ClusterSpec("local", count, **{"memory": memory_share(count), **given})
+        return ClusterSpec("local", count, **{"memory": memory_share(max(count, 1)), **given})
     if not isinstance(where, ClusterSpec):
         remedy = "give a number of workers, an address, a file or a ClusterSpec"
         refuse("where", "a place to run", where, remedy)
@@ -125,5 +122,4 @@ def _described(where: Any, **options: Any) -> ClusterSpec:
 def _refuse_unused(situation: str, unused: tuple[str, ...], given: dict[str, Any]) -> None:
     for name in unused:
         if name in given:
-            msg = f"{name} must be left out {situation}, got {given[name]!r}: drop it"
-            raise InvalidArgumentError(msg)
+            refuse(name, f"left out {situation}", given[name], "drop it")

@@ -9,18 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
-from typing import Any
+from typing import Any, cast
 
-from dhsic._validation import check_integer
-from dhsic.cluster.settings import (
-    HERE,
-    LOCAL_SETTINGS,
-    default_workers,
-    process_limit,
-    process_share,
-)
-from dhsic.cluster.spec import Adaptive
-from dhsic.engine.units import parse_bytes
+from dhsic.cluster.settings import HERE, LOCAL_SETTINGS, process_limit, process_share
+from dhsic.cluster.spec import Adaptive, ClusterSpec
+from dhsic.engine.runtime import LIBRARIES
 
 _KILL_SECONDS = 0.5
 # Settings of Dask are those of the whole process: of two that start at a time, the second would put
@@ -84,25 +77,17 @@ def local_cluster(
     from dhsic.cluster.worker import Worker, WorkerProcesses, check_main
 
     check_main()
-    threads = check_integer("threads", threads, minimum=1)
-    if workers is None:
-        workers = default_workers(threads)
-    if not isinstance(workers, Adaptive):
-        workers = check_integer("workers", workers, minimum=1)
-    # No worker is promised more than the machine has.
-    limit = min(process_limit(parse_bytes(memory)), MEMORY_LIMIT)
+    spec = ClusterSpec("local", workers, threads, cast(int, memory))
+    # No worker is promised more than the machine has, nor killed as it loads its libraries: where
+    # these do not fit, the plan of a run says so.
+    limit = min(process_limit(max(spec.memory, LIBRARIES)), MEMORY_LIMIT)
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
-        with (
-            _STARTING,
-            _interrupts_held(),
-            _interrupts_blocked(),
-            dask.config.set(LOCAL_SETTINGS),
-        ):
+        with _STARTING, _interrupts_held(), _interrupts_blocked(), dask.config.set(LOCAL_SETTINGS):
             cluster = WorkerProcesses(
-                n_workers=workers.minimum if isinstance(workers, Adaptive) else workers,
-                threads_per_worker=threads,
+                n_workers=spec.bounds.minimum,
+                threads_per_worker=spec.threads,
                 processes=True,
                 worker_class=Worker,
                 host="127.0.0.1",

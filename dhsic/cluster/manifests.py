@@ -9,8 +9,7 @@ from typing import Any, Literal
 import yaml
 
 from dhsic.cluster.settings import job_limit, process_limit, worker_environment
-from dhsic.cluster.spec import TLS, Adaptive, ClusterSpec, SchedulerAt, pod_amounts
-from dhsic.errors import InvalidArgumentError
+from dhsic.cluster.spec import TLS, Adaptive, ClusterSpec, SchedulerAt, pod_amounts, refuse
 
 _TLS_FOLDER = "/etc/dhsic/tls"
 
@@ -185,9 +184,6 @@ def _address(name: str, tls: bool) -> str:
 def _uses_tls(spec: ClusterSpec) -> bool:
     assert spec.kubernetes is not None
     if spec.kubernetes.tls_secret is None and not spec.insecure:
-        msg = (
-            "traffic between pods must be encrypted: make a secret of ca.crt, tls.crt and tls.key "
-            "and name it in tls_secret, or write 'insecure: true'"
-        )
-        raise InvalidArgumentError(msg)
+        remedy = "make a secret of ca.crt, tls.crt and tls.key, or write 'insecure: true'"
+        refuse("tls_secret", "given, since traffic must be encrypted", None, remedy)
     return spec.kubernetes.tls_secret is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from ipaddress import ip_address
 from pathlib import Path
 from socket import gethostname
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from dhsic._version import __version__
 from dhsic._whole import written_whole
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.errors import InvalidArgumentError, needing
 
 
 def worker_count(client: Any) -> int | None:
@@ -74,11 +74,8 @@ def performance_report(client: Any, path: str | Path) -> Iterator[None]:
         msg = "a performance report needs worker processes: start some, or give a client"
         raise InvalidArgumentError(msg)
     # The scheduler draws the report, and needs the library where it runs.
-    try:
+    with needing("bokeh", "report", "a performance report, which the scheduler makes,"):
         client.run_on_scheduler(version, "bokeh")
-    except PackageNotFoundError as error:
-        purpose = "a performance report, which the scheduler makes,"
-        raise require("bokeh", "report", purpose) from error  # noqa: EM101
     import distributed  # slow to import
 
     with client.as_current():

@@ -18,7 +18,6 @@ from dhsic.cluster.spec import TLS, refuse
 from dhsic.errors import InsecureWarning, InvalidArgumentError
 
 _ENCRYPTED = ("tls", "wss")
-NOBODY = "nobody answered"
 
 
 def security_of(tls: TLS) -> Security:
@@ -74,17 +73,11 @@ def check_address(address: str, tls: TLS | None, insecure: bool) -> None:
     protocol, location = parse_address(address)
     if protocol in _ENCRYPTED:
         if tls is None:
-            msg = (
-                f"the scheduler at {address} speaks TLS, which needs certificates: give tls with "
-                "the files ca, cert and key"
-            )
-            raise InvalidArgumentError(msg)
+            remedy = "give the files ca, cert and key"
+            refuse("tls", f"given for {address}, which is encrypted", None, remedy)
     elif tls is not None:
-        msg = (
-            f"certificates are given and {address} is not encrypted: write tls://{location}, or "
-            "drop them"
-        )
-        raise InvalidArgumentError(msg)
+        remedy = f"write tls://{location}, or drop it"
+        refuse("tls", f"left out for {address}, which is not encrypted", tls.ca, remedy)
     # In one process, as in tests of users, nothing travels.
     elif protocol != "inproc" and not stays_here(parse_host_port(location)[0]):
         allow_insecure(f"the way to the scheduler at {address}", insecure)
@@ -152,7 +145,8 @@ def refusal(address: str, security: Security | None, timeout: float) -> str:
             reason = _reason(cause)
             return f"it refuses our certificate ({reason}): is cert of its own authority?"
         if str(error).startswith("Timed out"):
-            return NOBODY
+            remedy = "start it, check the address, or allow a longer timeout"
+            return f"nobody answered within {timeout:g} s: {remedy}"
         return "it ends the connection; if it speaks TLS: write tls:// and give certificates"
     return ""
 

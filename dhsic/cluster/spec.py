@@ -21,13 +21,7 @@ from typing import Any, ClassVar, Literal, NoReturn, get_args
 import yaml
 
 from dhsic._files import check_regular
-from dhsic._validation import (
-    check_choice,
-    check_flag,
-    check_integer,
-    check_number,
-    nearest,
-)
+from dhsic._validation import check_choice, check_flag, check_integer, check_number
 from dhsic.cluster.settings import default_workers, job_limit
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
@@ -704,10 +698,7 @@ def on_node(path: str) -> str:
 def _check_keys(what: str, given: Mapping[Any, Any], known: Sequence[str]) -> None:
     """Refuse a key that would be ignored in silence; a misspelt one is the usual reason."""
     for key in given:
-        if key not in known:
-            near = nearest(str(key), known)
-            msg = f"{what} has no key {key!r}{near}; there are: {', '.join(known)}"
-            raise InvalidArgumentError(msg)
+        check_choice(f"a key of {what}", key, known)
 
 
 def _section(kind: type[Any], name: str, value: Mapping[str, Any], folder: str) -> Any:

@@ -36,7 +36,7 @@ from dhsic._files import parse_json
 from dhsic._validation import nearest
 from dhsic._whole import write_whole
 from dhsic.cluster.manifests import job_manifests, yaml_text
-from dhsic.cluster.spec import ClusterSpec, on_node, plain_path
+from dhsic.cluster.spec import ClusterSpec, on_node, plain_path, refuse
 from dhsic.errors import ClusterError, InvalidArgumentError
 from dhsic.io.urls import redacted
 
@@ -220,16 +220,12 @@ def new_run(
     runs: Path,
 ) -> SubmittedRun:
     """Name a run, of which nothing is written yet, and all of its cluster that is left open."""
-    for number, word in enumerate((*words, *itertools.chain(*each.values())), start=1):
+    for word in (*words, *itertools.chain(*each.values())):
         if "\0" in word or word.encode("utf-8", "ignore").decode() != word:
-            msg = f"a command must be text, and word {number} of it is {word!r}: rename it"
-            raise InvalidArgumentError(msg)
+            refuse("a word of a command", "text", word, "rename it")
         if redacted(word) != word:
-            msg = (
-                f"a command is written to files and must hold no password or signature, got "
-                f"{redacted(word)[:80]!r} with one: use the environment of the job"
-            )
-            raise InvalidArgumentError(msg)
+            requirement = "one with no password or signature, since it is written to files"
+            refuse("a word of a command", requirement, word, "use the environment of the job")
     now = datetime.now(UTC)
     # Names sort by time; random digits keep those of one second apart.
     identity = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
@@ -396,8 +392,8 @@ def _head(run: SubmittedRun, queue: dict[str, Any]) -> str:
     try:
         job = queue_class(run.where).job_cls("tcp://", name=run.name, **arguments)
     except TypeError as error:
-        msg = f"options must be arguments of dask-jobqueue for {run.where}: {error}"
-        raise InvalidArgumentError(msg) from error
+        requirement = f"arguments of dask-jobqueue for {run.where}"
+        refuse("options", requirement, dict(jobs.options), str(error))
     return f"{job.shebang}\n{job.job_header}"
 
 

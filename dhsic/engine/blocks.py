@@ -125,12 +125,7 @@ class NonFiniteError(DataError):
     """A block holds NaN or infinity; the first such row of the data may lie in another one."""
 
 
-def block_bounds(
-    n: int,
-    row_bytes: int,
-    chunk_rows: int,
-    row_multiple: int,
-) -> list[int]:
+def block_bounds(n: int, row_bytes: int, chunk_rows: int, row_multiple: int) -> list[int]:
     """Bounds of the row blocks: at most 262,144 rows, and many blocks where n allows it.
 
     A scheduler takes about half a millisecond of a task, in which a thousand workers do half a
@@ -166,12 +161,7 @@ def block_bounds(
 
 
 def group_bounds(
-    n: int,
-    count: int,
-    row_bytes: int,
-    chunk_rows: int,
-    state: int,
-    grain: Grain,
+    n: int, count: int, row_bytes: int, chunk_rows: int, state: int, grain: Grain
 ) -> list[int]:
     """Bounds of runs of groups of rows, see `dhsic.statistics.exchangeable.Groups`.
 

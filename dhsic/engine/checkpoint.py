@@ -645,9 +645,7 @@ class KeptPass(NamedTuple):
     """Seconds since 1970 of the last shard, where the store says so."""
 
 
-def find_checkpoints(
-    root: AnyFolder,
-) -> tuple[list[tuple[AnyFolder, Manifest]], list[DataError]]:
+def find_checkpoints(root: AnyFolder) -> tuple[list[tuple[AnyFolder, Manifest]], list[DataError]]:
     """The checkpoint that a folder is, or those in it, and the faults of others.
 
     Raises

@@ -43,12 +43,7 @@ from dhsic.engine.reduction import (
     unpacked,
 )
 from dhsic.engine.runtime import Budget, Runtime, check_process_memory, reuse_freed_memory
-from dhsic.engine.supervision import (
-    as_they_finish,
-    explained_failures,
-    fetched,
-    threads_of_workers,
-)
+from dhsic.engine.supervision import as_they_finish, explained_failures, fetched, threads_of_workers
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed

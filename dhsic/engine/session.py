@@ -26,15 +26,7 @@ from dhsic.engine.blocks import (
 )
 from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
 from dhsic.engine.events import Listener, PassFinished, PassStarted, StepStarted, Unit, ignore
-from dhsic.engine.graph import (
-    LazyRows,
-    Leaf,
-    Tree,
-    Work,
-    run_tree,
-    take_rows,
-    tree_of,
-)
+from dhsic.engine.graph import LazyRows, Leaf, Tree, Work, run_tree, take_rows, tree_of
 from dhsic.engine.inventory import Inventories, check_unchanged, describe_sources, take_inventories
 from dhsic.engine.jackknife import BlockStates, BlockwisePass, Deletion
 from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, end_if_planned, plan_pass
@@ -563,11 +555,7 @@ class Session:
         return LazyRows(reduction, self.sources, plan, self.runtime, self.listener)
 
     def map(
-        self,
-        name: str,
-        function: Callable[[range], Value],
-        count: int,
-        unit: Unit = "resamples",
+        self, name: str, function: Callable[[range], Value], count: int, unit: Unit = "resamples"
     ) -> list[Value]:
         """Apply a function to ranges of numbers in tasks, without a pass over the data.
 

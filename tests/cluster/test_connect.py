@@ -160,13 +160,13 @@ def test_gateway__refuses_unknown_options_and_repeats_what_it_is_told(gateway):
     [
         ("nowhere", {}, "write protocol, host and port"),
         ("tcp://127.0.0.1", {}, "write protocol, host and port"),
-        (NOBODY, {"timeout": 0.2}, "nobody answered at 'tcp://127.0.0.1:9' within 0.2 s: start"),
+        (NOBODY, {"timeout": 0.2}, "at tcp://127.0.0.1:9: nobody answered within 0.2 s: start"),
         ("tcp://192.0.2.1:8786", {}, "leaves this machine and has no TLS"),
         ("tcp://0.0.0.0:9", {}, "has no TLS"),
         ("tcp://localhost.example.org:9", {}, "has no TLS"),
         ("tcp://127.3.2.1:9", {"timeout": 0.2}, "nobody answered"),
         ("tcp://[::1]:9", {"timeout": 0.2}, "nobody answered"),
-        ("tls://127.0.0.1:9", {}, "needs certificates: give tls"),
+        ("tls://127.0.0.1:9", {}, "tls must be given for tls://127.0.0.1:9"),
         (NOBODY, {"memory": 10**9}, "memory must be left out for a scheduler"),
         (1, {"timeout": 5}, "timeout must be left out"),
         (KUBERNETES, {"memory": "1GiB"}, "memory must be left out beside a ClusterSpec"),
@@ -175,7 +175,7 @@ def test_gateway__refuses_unknown_options_and_repeats_what_it_is_told(gateway):
         (1.5, {}, "where must be a place to run"),
         (1, {"memory": "none"}, "'none'"),
         (replace(KUBERNETES, insecure=False), {}, "leaves this machine and has no TLS"),
-        (of_kubernetes(tls_secret="t"), {}, "speaks no TLS: run inside"),
+        (of_kubernetes(tls_secret="t"), {}, "speaks no TLS, got 't': run inside"),
         (of_kubernetes(context="c"), {}, "kubectl config use-context"),
         (at("http://gateway.example.org"), {}, "the way to the gateway at http://gateway"),
     ],
@@ -189,7 +189,7 @@ def test_connect__refuses(where, options, words):
     [
         *((text, "must be a file of a running") for text in ("", "[]", "{}")),
         ('{"address": "nowhere"}', "write protocol, host and port"),
-        (json.dumps({"address": NOBODY}), "nobody answered at 'tcp://127.0.0.1:9'"),
+        (json.dumps({"address": NOBODY}), "at tcp://127.0.0.1:9: nobody answered"),
         (None, "No such file or directory"),
     ],
 )
@@ -221,4 +221,6 @@ def test_tls__names_the_file_that_is_wrong(name, content, words, tmp_path):
     said = refusal("tls://127.0.0.1:9", tls=tls)
     assert words in said
     assert str(path) in said
-    assert "drop them" in refusal(NOBODY, tls=make_tls(tmp_path / "tls"))
+    assert "left out for tcp://127.0.0.1:9, which is not encrypted" in refusal(
+        NOBODY, tls=make_tls(tmp_path / "tls")
+    )

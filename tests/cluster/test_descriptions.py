@@ -104,7 +104,7 @@ def scheduler(*, workers=None, **section):
 BAD = [
     (None, "a cluster must be a mapping, got None: begin with 'kind: local'"),
     ({"workers": 1}, "kind must be one of 'local', 'scheduler'"),
-    ({**SLURM, "wokers": 1}, "has no key 'wokers'; did you mean 'workers'"),
+    ({**SLURM, "wokers": 1}, "got 'wokers'; did you mean 'workers'"),
     ({**SLURM, "tls": {"ca": "x"}}, "tls: cert must be given"),
     ({**SLURM, "tls": {**CERTIFICATES, "ca": ""}}, "tls: ca"),
     ({"kind": "local", "tls": CERTIFICATES}, "tls must be left out for the kind local"),
