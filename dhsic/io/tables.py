@@ -11,9 +11,10 @@ import re
 import zlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -373,6 +374,11 @@ class Table:
     counted: _Counted
     files: Any = None
 
+    @cached_property
+    def _times(self) -> Counter[str]:
+        """How often every column is there; of thousands each is looked up."""
+        return Counter(self.columns)
+
     def check_column(self, column: str, what: str = "the table", *, usable: bool = True) -> None:
         """Refuse a column that the table does not have, or that holds neither numbers nor labels.
 
@@ -383,14 +389,14 @@ class Table:
         DataError
             There are two, or it holds something else.
         """
-        if column not in self.columns:
+        if not (times := self._times[column]):
             hint = f"; there are: {', '.join(self.columns)}{nearest(column, self.columns)}"
             if len(self.columns) == 1:
                 told = _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
                 hint = f"; {told}" if told else hint
             msg = f"{what} needs column {column!r}, which is not in {self.path}{hint}"
             raise InvalidArgumentError(msg)
-        if self.columns.count(column) > 1:
+        if times > 1:
             msg = f"{self.path} has more than one column {column!r}: rename them"
             raise DataError(msg)
         type_ = self.types[column]
@@ -838,7 +844,7 @@ def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any])
     table = open_table(Path(path))
     chosen = {name: [name] for name in table.columns}
     if variables:
-        chosen = columns_by_variable(variables, table.columns)
+        chosen = columns_by_variable(variables, {*table.columns})
     columns = list(dict.fromkeys(column for listed in chosen.values() for column in listed))
     for column in columns:
         table.check_column(column)
@@ -869,7 +875,7 @@ def text_of_columns(name: str, *columns: str) -> str:
 
 
 def columns_by_variable(
-    variables: Sequence[Any], known: Sequence[str] = (), *, named: bool = False
+    variables: Sequence[Any], known: Collection[str] = (), *, named: bool = False
 ) -> dict[str, list[str]]:
     """Read ``name=column,column`` of every variable; a column alone names itself.
 
@@ -877,7 +883,7 @@ def columns_by_variable(
     ----------
     variables : sequence of str, or of sequences of str
         Columns with a comma in their names are quoted as in CSV.
-    known : sequence of str, optional
+    known : collection of str, optional
         Columns of the table: what is one of them is read as it is.
     named : bool, optional
         Whether every variable must be named.
@@ -914,7 +920,7 @@ def columns_by_variable(
     return columns_of
 
 
-def _variable_of_text(text: str, known: Sequence[str], named: bool) -> tuple[str, list[str]]:
+def _variable_of_text(text: str, known: Collection[str], named: bool) -> tuple[str, list[str]]:
     # A column may have a comma or an equals sign in its name.
     if text in known:
         return text, [text]
@@ -1230,8 +1236,7 @@ class _Encoder:
 
 def _check_options(variables: Variables, missing: str) -> None:
     check_missing(missing, pairwise=False)
-    named = isinstance(variables, Mapping) and all(isinstance(name, str) for name in variables)
-    if not named:
+    if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
         got = shown(variables)
         msg = f"variables must be a dictionary, from a name to a list of columns, got {got}"
         raise InvalidArgumentError(msg)
@@ -1241,7 +1246,7 @@ def _check_options(variables: Variables, missing: str) -> None:
             got = shown(columns)
             msg = f"variable {name!r} needs a list of names of one or more columns, got {got}"
             raise InvalidArgumentError(msg)
-        if repeated := sorted({c for c in columns if list(columns).count(c) > 1}):
+        if repeated := sorted(c for c, times in Counter(columns).items() if times > 1):
             got = ", ".join(repeated)
             msg = f"variable {name!r} has columns more than once: {got}; name each column once"
             raise InvalidArgumentError(msg)
