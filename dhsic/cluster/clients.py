@@ -178,16 +178,14 @@ def job_arguments(spec: ClusterSpec, security: Security | bool | None) -> dict[s
     # The notice is a share of short jobs, which a fixed one would use up.
     notice = min(jobs.seconds * 3 // 20, _LONGEST_NOTICE)
     quiet = ("-o /dev/null", "-e /dev/null") if jobs.log_directory is None else ()
-    named = {
+    settings = worker_environment().items()
+    return {
         "queue": jobs.queue,
         # The same thing is a project to LSF and SGE, and an account to SLURM and PBS.
         "project" if spec.kind in ("lsf", "sge") else "account": jobs.account,
         "interface": jobs.interface,
         "log_directory": jobs.log_directory,
         "local_directory": jobs.local_directory and on_node(jobs.local_directory),
-    }
-    settings = worker_environment().items()
-    return {
         "cores": spec.threads,
         # One process a job: a queue counts, limits and kills jobs, and so each worker by itself.
         "processes": 1,
@@ -216,7 +214,6 @@ def job_arguments(spec: ClusterSpec, security: Security | bool | None) -> dict[s
         "security": security,
         # Lost workers are expected, and told by errors and the progress.
         "silence_logs": logging.CRITICAL,
-        **{name: value for name, value in named.items() if value is not None},
         **jobs.options,
     }
 
