@@ -162,14 +162,14 @@ class LagScan(RunFields):
         meeting = Counter(lag % self.step for lag in self.lags)
         return min(meeting.values()) / (len(self.null_distribution) + 1)
 
-    def summary(self) -> list[tuple[str, str]]:
-        """Label and text of every line that a person reads."""
+    def summary(self, alpha: float = _LEVEL) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads, with the decision at a level."""
         least = self.least_adjusted
-        few = ": take fewer lags or more rows" if least > _LEVEL else ""
+        few = ": take fewer lags or more rows" if least > alpha else ""
         return [
             ("lags", f"{len(self.lags):,} of {' before '.join(self.names)}"),
             ("n", self._rows_told),
-            ("dependent", self.decision(_LEVEL)),
+            ("dependent", self.decision(alpha)),
             ("p-values", f"{least:.3g} at least when adjusted{few}"),
             ("estimator", f"{self.estimator}: {self.estimator_reason}"),
             ("null", f"{self.null}: {self.null_reason}"),

@@ -162,8 +162,8 @@ class DependenceMatrix(RunFields):
         """
         return _square(self.pair_pvalues, self.own_pvalues)
 
-    def summary(self) -> list[tuple[str, str]]:
-        """Label and text of every line that a person reads."""
+    def summary(self, alpha: float = _LEVEL) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads, with the decision at a level."""
         (first,) = self._strongest(1)
         # No replicate reaches the statistic of a variable with itself: 1 / (b + 1).
         count, p = round(1.0 / float(self.own_pvalues.min())) - 1, first["p_value"]
@@ -172,12 +172,12 @@ class DependenceMatrix(RunFields):
         told = floor_text(count, reason=self.null_reason)
         compared = f"<= {p:.4g} ({told})" if limited else f"= {p:.4g} by itself"
         measured = f"CKA {first['cka']:.4g}, p {compared}"
-        attainable = self._attainable(_LEVEL)
+        attainable = self._attainable(alpha)
         return [
             ("variables", f"{len(self.names):,}, {format_count(self._n_records, 'pair')}"),
             ("n", self._rows_told),
             ("strongest", f"{first['x']} and {first['y']}: {measured}"),
-            ("dependent", self.decision(_LEVEL)),
+            ("dependent", self.decision(alpha)),
             *([("p-values", attainable)] if attainable else []),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
             *self._tail(),

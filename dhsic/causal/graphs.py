@@ -46,7 +46,7 @@ from dhsic.regression.residuals import (
     open_nodes,
     run_regressions,
 )
-from dhsic.report import Pictures
+from dhsic.report import Findings
 from dhsic.results import AS_ASKED, IndependenceTestResult, Result, RunFields
 from dhsic.statistics.neighbours import Neighbours
 
@@ -436,8 +436,16 @@ class DAGScores(RunFields):
             for place, graph in enumerate(self.ranked, 1)
         ]
 
-    def _pictures(self) -> Pictures:
-        return {"Bars of the p-values of the graphs, the largest first.": self.plot}
+    def findings(self, alpha: float, control: str) -> Findings:
+        del control
+        words = "Bars of the p-values of the graphs, the largest first."
+        pictures = {words: partial(self.plot, alpha=alpha)}
+        lead = f"Best: {_score_line(self.best)}. {self._accepted(alpha)}"
+        return Findings(self._title, lead, pictures, {self._title: self.records()})
+
+    def _accepted(self, alpha: float) -> str:
+        kept = len(self.accepted(alpha))
+        return f"{kept:,} of {len(self):,} graphs are not rejected at level {alpha:g}"
 
     @property
     def _order(self) -> list[int]:
@@ -445,14 +453,13 @@ class DAGScores(RunFields):
         # apart.
         return sorted(range(len(self)), key=lambda c: (-self.pvalues[c], self.statistics[c]))
 
-    def summary(self) -> list[tuple[str, str]]:
-        """Label and text of every line that a person reads."""
-        kept = sum(p > _LEVEL for p in self.pvalues)
+    def summary(self, alpha: float = _LEVEL) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads, with the decisions at a level."""
         return [
             ("nodes", f"{', '.join(self.names)}; n = {self._rows_told}"),
             ("best", _score_line(self.best)),
-            ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),
-            *(("minimal", _score_line(graph)) for graph in self.minimal(_LEVEL)[:_SHOWN]),
+            ("accepted", self._accepted(alpha)),
+            *(("minimal", _score_line(graph)) for graph in self.minimal(alpha)[:_SHOWN]),
             ("regression", f"{self.regression}, {self.n_regressions:,} in all"),
             ("statistic", f"{self.estimator}: {self.estimator_reason}"),
             ("null", f"{self.null}: {self.null_reason}"),

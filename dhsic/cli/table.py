@@ -15,7 +15,7 @@ import numpy as np
 from dhsic._plugins import load_plugins
 from dhsic._spec import fields_of_method, known_methods
 from dhsic._validation import nearest
-from dhsic.causal import CausalDirections, DAGScores
+from dhsic.causal import CausalDirections
 from dhsic.cli.output import aligned, print_columns, print_summary
 from dhsic.cli.request import Request, arguments_of
 from dhsic.cli.resources import read_resources, resource_options
@@ -128,21 +128,7 @@ def _show_ranking(result: Any, options: Options) -> None:
 
 def _show_decision(result: Any, options: Options) -> None:
     print_columns(*result.table(options["top"]))
-    # The summary has its level of 5 %, and the command line perhaps another.
-    found = result.decision(options["alpha"])
-    print_summary([(one, found if one == "dependent" else text) for one, text in result.summary()])
-
-
-def _show_scores(scores: DAGScores, options: Options) -> None:
-    alpha, top = options["alpha"], options["top"]
-    print_columns(*scores.table(top))
-    kept = len(scores.accepted(alpha))
-    said = f"{kept:,} of {len(scores):,} graphs are not rejected at level {alpha:g}"
-    minimal = [("minimal", str(graph.dag)) for graph in scores.minimal(alpha)[:top]]
-    # The summary has its level of 5 %, and the command line perhaps another.
-    own = ("", "best", "accepted", "minimal")
-    others = [row for row in scores.summary() if row[0] not in own]
-    print_summary([("accepted", said), *minimal, *others])
+    print_summary(result.summary(options["alpha"]))
 
 
 def _show_pairs(result: CausalDirections, options: Options) -> None:
@@ -285,7 +271,7 @@ ROWS: Final = (
     Row(
         "cause dags",
         "dhsic.causal:score_dags",
-        _show_scores,
+        _show_decision,
         "dhsic cause dags weather.zarr --variable altitude --variable temperature \\\n"
         "    --variable sunshine --plot dags.png",
         (_level(), _top(10, "graphs")),

@@ -285,14 +285,17 @@ def find_run(runs: Path, identity: str) -> SubmittedRun:
             f"RUN must be a run in {runs}, got {identity[:80]!r}{nearest(identity, known)}; {there}"
         )
         raise InvalidArgumentError(msg)
-    folder = runs / identity
+    return _read_run(runs / identity)
+
+
+def _read_run(folder: Path) -> SubmittedRun:
     try:
         facts = parse_json((folder / "run.json").read_text("utf-8"))
         if facts.pop("format") != _FORMAT:
             raise ValueError(_FORMAT)
         return SubmittedRun(**facts, folder=folder, spec=ClusterSpec.read(folder / "cluster.yaml"))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        msg = f"run {identity} cannot be read: remove {folder} if it is not needed"
+        msg = f"run {folder.name} cannot be read: remove {folder} if it is not needed"
         raise ClusterError(msg) from error
 
 
@@ -302,7 +305,7 @@ def list_runs(runs: Path) -> list[SubmittedRun]:
     for identity in sorted(_identities(runs), reverse=True):
         # One of an earlier version, or a broken one, does not hide the others.
         with suppress(ClusterError):
-            found.append(find_run(runs, identity))
+            found.append(_read_run(runs / identity))
     return found
 
 

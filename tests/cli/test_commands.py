@@ -508,7 +508,10 @@ FILES = {
     TWO: {"--report": "<!doctype html>", "--log-json": '"pvalue"'},
     THREE: {"--report": "<!doctype html>", "--log-json": '"pvalue"'},
     GIVEN: {"--report": "<!doctype html>", "--log-json": '"pvalue"'},
-    DAGS: {"--plot": "<svg", "--log-json": '"graph": "cause -> effect"'},
+    f"{DAGS} --alpha 0.9": {
+        "--report": "0 of 3 graphs are not rejected at level 0.9",
+        "--log-json": '"graph": "cause -> effect"',
+    },
     ORDER: {"--plot": "<svg", "--log-json": '"result"'},
     RESIDUALS: {"--plot": "<svg", "--log-json": '"pvalue"'},
     DIRECTION: {"--log-json": '"direction": "cause -> effect"'},

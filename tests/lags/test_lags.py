@@ -200,6 +200,7 @@ def test_least_adjusted__is_attained_and_no_less(data):
     few = dhsic.lag_scan(x, x, 20, **QUICK)
     assert few.least_adjusted > 0.05
     assert "take fewer lags or more rows" in dict(few.summary())["p-values"]
+    assert "take fewer lags" not in dict(few.summary(alpha=few.least_adjusted))["p-values"]
     assert few.dependent() == ()
 
 
