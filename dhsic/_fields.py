@@ -21,8 +21,7 @@ _SHOWN = 1000
 
 def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
-    outcome, grid, stages = method.run(session)
-    _, assessed = assess(session, asked)
+    (outcome, grid, stages), assessed = method.assessed(session, asked)
     distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):

@@ -43,7 +43,6 @@ from dhsic.estimators.choose import (
     described_plan,
     plan_once,
     planned,
-    run_null,
 )
 from dhsic.estimators.program import Intervals
 from dhsic.io.frames import unknown_column
@@ -1020,14 +1019,23 @@ def rank_features(
     plan, intervals = planned(planner, method, session, every), None
     if confidence is not None:
         intervals = Intervals.of(session, method, every, confidence)
-        plan = replace(plan, steps=(*plan.steps, *intervals.plan(session).steps))
+        told = intervals.told_by(method, law)
+        plan = planned(planner, method, intervals.leaving_out(session), every) if told else plan
+        plan = replace(plan, steps=(*plan.steps, *intervals.plan(session).steps[-told:]))
 
-    def run_all(part: Session) -> None:
-        run_null(method, part, every, law)
-        if intervals is not None:
-            intervals.of_features(part)
+    def rank(
+        part: Session, combinations: Combinations
+    ) -> tuple[GridOutcome, list[tuple[Interval, Interval]]]:
+        if intervals is None:
+            return method.test_grid(part, combinations, law), []
+        asked = replace(intervals, combinations=combinations)
+        if not asked.told_by(method, law):
+            return method.test_grid(part, combinations, law), asked.of_features(part)
+        kept = asked.leaving_out(part)
+        found = method.test_grid(kept, combinations, law)
+        return found, asked.of_features(kept, found)
 
-    pilot = partial(session.timed, run_all)
+    pilot = partial(session.timed, partial(rank, combinations=every))
     kernels = (*chosen.kernels, every.kernels[-1])
     session.begin(described_plan(plan, pilot, method.name, law.name, kernels))
     tested = without_constants(session, chosen)
@@ -1042,11 +1050,10 @@ def rank_features(
         intervals=intervals,
     )
     neighbours = Neighbours(session)
-    outcome = method.test_grid(session, combinations, law)
+    outcome, of_each = rank(session, combinations)
     neighbours.warn()
     ranked = _ranked(tested, outcome, session.dtype)
     if intervals is not None:
-        of_each = replace(intervals, combinations=combinations).of_features(session)
         ranked = tuple(map(_with_intervals, ranked, of_each))
     ranked = _with_constants(chosen, ranked)
     if joint is not None:

@@ -132,15 +132,15 @@ class Quadratic(Estimator):
         """Whether blocks of rows can be left out of the estimate: not of a root."""
         return not self.root
 
-    def parts(self, value: float, sums: GramSums) -> Parts | None:
+    def parts(self, value: float, sums: GramSums) -> Sequence[Parts]:
         """U-statistics of two variables, which an estimate is but for its bias."""
         if self.root or len(sums.chosen[0]) > 2:
-            return None
+            return ()
         (size,), (excess,) = (
             self.scale * sums.hsic(unbiased=unbiased) for unbiased in (True, False)
         )
         own = tuple((self.scale * sums.own(unbiased=True)[0]).tolist())
-        return Parts(value, float(size), own, self.divided, float(excess - size))
+        return [Parts(value, float(size), own, self.divided, float(excess - size))]
 
     def statistic(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import DTypeLike
 
@@ -34,6 +34,7 @@ from dhsic.nulls import (
     Distribution,
     FromReplicates,
     Replicates,
+    Resampling,
     Shifts,
     Strength,
     aggregate,
@@ -54,6 +55,7 @@ Tested = tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]
 """The outcome of a test; of several kernels or stages, with what each says by itself."""
 
 _LEVEL = 0.95
+_PARTS_BYTES = 512  # of `Parts`
 _OF_EACH = 3  # pairs of kernels that an earlier variable has by itself: the smooth ones
 
 _Candidate = tuple[Kernel, int, float]  # a kernel, the number of its variable, and its factor
@@ -170,16 +172,33 @@ class Method:
 
     def plan(self, session: Session, asked: Sequence[Intervals] = ()) -> Plan:
         """The plan of the run, which times one block of it; a refusal names what would fit."""
-
-        def run(part: Session) -> None:
-            self.run(part)
-            for one in asked:
-                one.run(part)
-
-        plan, names = self._planned(session), (self.estimator.name, self.null.name)
-        steps = [step for one in asked for step in one.plan(session).steps]
+        plan = self._planned(self.keeping(session, asked))
+        names = self.estimator.name, self.null.name
+        # What the passes of the test tell is left to be looked at.
+        told = [one.told_by(self.estimator, self.null) for one in asked]
+        each = zip(asked, told, strict=True)
+        steps = [step for one, last in each for step in one.plan(session).steps[-last:]]
         plan = replace(plan, steps=(*plan.steps, *steps))
-        return described_plan(plan, partial(session.timed, run), *names, self.combinations.kernels)
+        pilot = partial(session.timed, partial(self.assessed, asked=asked))
+        return described_plan(plan, pilot, *names, self.combinations.kernels)
+
+    def keeping(self, session: Session, asked: Sequence[Intervals]) -> Session:
+        """The run of the test, whose passes keep blocks of rows where an interval is of these."""
+        told = (one for one in asked if one.told_by(self.estimator, self.null))
+        one = next(told, None)
+        return session if one is None else one.leaving_out(session)
+
+    def assessed(
+        self, session: Session, asked: Sequence[Intervals]
+    ) -> tuple[Tested, dict[str, Any]]:
+        """The test, and the fields of all that is asked of its estimate."""
+        kept, fields = self.keeping(session, asked), dict[str, Any]()
+        tested = self.run(kept)
+        for one in asked:
+            told = one.told_by(self.estimator, self.null)
+            _, some = one.run(kept, tested[0].estimate) if told else one.run(session)
+            fields |= some
+        return tested, fields
 
     def _planned(self, session: Session) -> Plan:
         once = partial(plan_once, null=drawn_by(self.null))
@@ -246,6 +265,9 @@ class Intervals:
     minimum: float | None = None
     tells: bool = True
 
+    own: ClassVar[bool] = False
+    """Whether HSIC of the variables with themselves is needed, too."""
+
     @classmethod
     def of(
         cls,
@@ -289,15 +311,35 @@ class Intervals:
         some = (replace(self, combinations=self.combinations.part(half)) for half in halves)
         return [part for one in some for part in one.parts(session)]
 
-    def run(self, session: Session) -> tuple[Estimate, dict[str, Any]]:
-        """The estimate by one combination, and the fields that say how sure it is."""
+    def leaving_out(self, session: Session) -> Session:
+        """The run that leaves out blocks."""
+        return session.leaving_out(Deletion(self.blocks, own=self.own))
+
+    def told_by(self, estimator: Estimator, null: Null) -> bool:
+        """Whether the passes of a test keep the blocks, so that nothing is read again."""
+        resampled = isinstance(drawn_by(null), Resampling)
+        return resampled and estimator.keeps_blocks and estimator == self.estimator
+
+    def run(
+        self, session: Session, tested: Estimate | None = None
+    ) -> tuple[Estimate, dict[str, Any]]:
+        """The estimate by one combination, and the fields that say how sure it is.
+
+        Parameters
+        ----------
+        session : Session
+            The run.
+        tested : Estimate, optional
+            That of a test, whose run it is and kept the blocks.
+        """
         made: list[Estimate] = []
 
-        def measure(part: Session) -> list[Parts]:
-            made.append(self.measure(part))
-            return [made[-1].parts]
+        def measure(part: Session) -> list[Sequence[Parts]]:
+            made.append(tested or self.measure(part))
+            return [self.parts_of(made[-1], made[0])]
 
-        found, whole = jackknife(session, self.blocks, measure), made[0]
+        run = session if tested else self.leaving_out(session)
+        found, whole = jackknife(run, measure), made[0]
         told: dict[str, Any] = {"interval": self.interval(found)} if self.tells else {}
         if self.minimum is not None:
             measured = found.measured(unbiased=self.unbiased)
@@ -315,11 +357,19 @@ class Intervals:
         """The estimate of a part of the rows."""
         return self.estimator.estimate(part, self.combinations.kernels)
 
-    def of_features(self, session: Session) -> list[tuple[Interval, Interval]]:
+    def parts_of(self, estimate: Estimate, whole: Estimate) -> Sequence[Parts]:
+        """What an estimate is made of, beside that of all rows."""
+        del whole
+        return estimate.parts
+
+    def of_features(
+        self, session: Session, tested: GridOutcome | None = None
+    ) -> list[tuple[Interval, Interval]]:
         """Those of squared HSIC and of CKA of every feature, from one pass or one after others."""
         intervals = []
-        for some in self.parts(session):
-            found = jackknife(session, self.blocks, some._hsic_and_cka)
+        for some in [self] if tested else self.parts(session):
+            run = session if tested else self.leaving_out(session)
+            found = jackknife(run, partial(some._hsic_and_cka, tested))
             count = len(some.combinations)
             intervals += [
                 (
@@ -335,30 +385,34 @@ class Intervals:
         measured = found.measured(c, unbiased=self.unbiased)
         return measured.interval(self.level, self.estimator.largest)
 
-    def _hsic_and_cka(self, part: Session) -> list[Parts]:
-        outcome = self.estimator.test_grid(part, self.combinations, None)
+    def _hsic_and_cka(self, tested: GridOutcome | None, part: Session) -> list[list[Parts]]:
+        outcome = tested or self.estimator.test_grid(part, self.combinations, None)
         assert outcome.own is not None
         hsic = [one.parts for one in outcome.estimates]
         each = zip(hsic, outcome.cka().tolist(), outcome.own.tolist(), strict=True)
         cka = [
-            one._replace(value=value, own=one.own or tuple(own), divided=True)
-            for one, value, own in each
+            [p._replace(value=value, own=p.own or tuple(own), divided=True) for p in parts]
+            for parts, value, own in each
         ]
-        return [*hsic, *cka]
+        if len(hsic[0]) > 1:  # V-statistics
+            hsic = [[p._replace(own=()) for p in parts] for parts in hsic]
+        return [*map(list, hsic), *cka]
 
     def _of_part(self, session: Session) -> Plan:
-        plan = plan_of_blocks(self.estimator, session, self.combinations, self.blocks)
-        # The sums of blocks wait there while each is taken off.
-        held = sum(step.bytes_to_driver for step in plan.passes)
-        working = max(s.working_bytes for s in plan.steps if isinstance(s, DriverStep))
-        return replace(plan, steps=(*plan.steps, DriverStep(LEAVING, held + working)))
+        plan = plan_of_blocks(self.estimator, self.leaving_out(session), self.combinations)
+        held = 2 * _PARTS_BYTES * (1 + self.blocks) * len(self.combinations)
+        if not self.estimator.keeps_blocks:
+            # The sums of blocks wait there while each is taken off.
+            held += sum(step.bytes_to_driver for step in plan.passes)
+            held += max(s.working_bytes for s in plan.steps if isinstance(s, DriverStep))
+        return replace(plan, steps=(*plan.steps, DriverStep(LEAVING, held)))
 
 
 def plan_of_blocks(
     estimator: Estimator, session: Session, combinations: Combinations, blocks: int | None = None
 ) -> Plan:
     """The plan of estimates with blocks of rows left out, by default as many as the rows allow."""
-    deletion = Deletion(blocks or block_count(session.n))
+    deletion = session.deletion or Deletion(blocks or block_count(session.n))
     return plan_once(estimator, session.leaving_out(deletion), combinations, None)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic.engine.jackknife import Deletion, rows_by_block
+from dhsic.engine.jackknife import rows_by_block
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
@@ -220,28 +220,32 @@ def block_count(n: int) -> int:
 
 
 def jackknife(
-    session: Session, blocks: int, measure: Callable[[Session], Sequence[Parts]]
+    session: Session, measure: Callable[[Session], Sequence[Sequence[Parts]]]
 ) -> Jackknifed:
     """Measures of all rows, and of all but each of the blocks; the data are read once.
 
     Parameters
     ----------
     session : Session
-        The run.
-    blocks : int
-        Number of blocks, B.
+        The run, which leaves out blocks.
     measure : callable
-        From a run to the parts of C estimates. It takes the same passes whichever block is left
-        out.
+        From a run to what C estimates are made of: of all rows, and of those without each block
+        where a statistic keeps blocks; else of the rows of the run alone. It takes the same passes
+        whichever block is left out.
     """
-    deletion = Deletion(blocks)
-    estimates = [measure(session.leaving_out(deletion))]
-    if session.is_timed:  # one block of the data has a few of the blocks
-        return Jackknifed.of(estimates * (1 + blocks), np.full(blocks, 1.0 / blocks), session.n)
+    deletion = session.deletion
+    assert deletion is not None
+    each = [measure(session)]
     session.step(LEAVING)
-    estimates += [measure(session.leaving_out(deletion.without(b))) for b in range(blocks)]
+    if len(each[0][0]) > 1:
+        each = [[parts[b : b + 1] for parts in each[0]] for b in range(1 + deletion.blocks)]
+    elif session.is_timed:  # one block of the data has a few of the blocks
+        each, deletion.sizes[:] = each * (1 + deletion.blocks), [1] * deletion.blocks
+    else:
+        others = map(deletion.without, range(deletion.blocks))
+        each += [measure(session.leaving_out(other)) for other in others]
     shares = np.array(deletion.sizes) / sum(deletion.sizes)
-    return Jackknifed.of(estimates, shares, session.n)
+    return Jackknifed.of([[one for (one,) in some] for some in each], shares, session.n)
 
 
 @dataclass(frozen=True)

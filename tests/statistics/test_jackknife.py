@@ -14,6 +14,7 @@ import dhsic
 from dhsic.engine.jackknife import block_numbers
 from dhsic.estimators.registry import ESTIMATORS
 from dhsic.kernels import Distance, Gaussian
+from dhsic.statistics.exchangeable import Groups
 from tests.oracles import centred_gram, cka, u_centred
 
 KERNELS = Gaussian(gamma=0.5), Gaussian(gamma=0.3)
@@ -42,10 +43,12 @@ def halves(grams, unbiased):
     return [float((one * other).sum()) / scale for one, other in ((a, b), (a, a), (b, b))]
 
 
-def by_hand(grams, seed, *, divided, unbiased, own=True):
+def by_hand(grams, seed, *, divided, unbiased, own=True, grouped=False):
     """Centre, error and shift, from Gram matrices without the rows of each block."""
     n = len(grams[0])
     numbers = block_numbers(seed, 0, n, 50)
+    if grouped:  # of features every fiftieth row of their order in groups, here in a single one
+        numbers[Groups.of(n, n, seed).members(0, 1)] = np.arange(n) % 50
     rest = [np.flatnonzero(numbers != b) for b in range(50)]
     kept = [len(rows) / n for rows in rest]
     every = [np.arange(n), *rest]
@@ -108,7 +111,8 @@ def test_interval__of_features_is_that_of_all_pairs_where_all_rows_are_landmarks
     chosen = ESTIMATORS[estimator](n_landmarks=211)
     found = dhsic.hsic(x, y, kernels=kernels, estimator=chosen, confidence=0.95, rng=7)
     grams, divided = [k(v) for k, v in zip(kernels, (x, y), strict=True)], estimator == "cka"
-    expected = by_hand(grams, found.seed, divided=divided, unbiased=False, own=divided)
+    kind = {"divided": divided, "own": divided, "grouped": not divided}
+    expected = by_hand(grams, found.seed, unbiased=False, **kind)
     check(found, expected, rel=1e-5)
     if divided:
         assert found.estimate == pytest.approx(cka(*grams), rel=1e-5)
