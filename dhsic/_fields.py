@@ -11,7 +11,7 @@ from dhsic._version import __version__
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.session import Session
 from dhsic.estimators import Estimate
-from dhsic.estimators.program import Intervals, Method
+from dhsic.estimators.program import Intervals, Method, keeping
 from dhsic.kernels import Kernel
 from dhsic.nulls import Replicates, monte_carlo_error, pvalue
 from dhsic.results import VariableSummary
@@ -21,7 +21,9 @@ _SHOWN = 1000
 
 def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
-    (outcome, grid, stages), assessed = method.assessed(session, asked)
+    kept = keeping(session, asked)
+    outcome, grid, stages = method.run(kept)
+    _, assessed = assess(kept, asked, outcome.estimate)
     distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -51,9 +53,11 @@ def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) 
     }
 
 
-def assess(session: Session, asked: Sequence[Intervals]) -> tuple[list[Estimate], dict[str, Any]]:
+def assess(
+    session: Session, asked: Sequence[Intervals], tested: Estimate | None = None
+) -> tuple[list[Estimate], dict[str, Any]]:
     """Run what is asked of an estimate; return an estimate each, and the fields of all."""
-    told = [one.run(session) for one in asked]
+    told = [one.run(session, tested) for one in asked]
     fields = {name: value for _, some in told for name, value in some.items()}
     return [estimate for estimate, _ in told], fields
 

@@ -44,7 +44,7 @@ from dhsic.estimators.choose import (
     plan_once,
     planned,
 )
-from dhsic.estimators.program import Intervals
+from dhsic.estimators.program import Intervals, keeping
 from dhsic.io.frames import unknown_column
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import frame_and_keys, names_of, open_one, pick_variables
@@ -820,6 +820,7 @@ def column_estimator(
 
 Vector = NDArray[np.float64]
 Joint = tuple[Kernel, Kernel] | None
+Ends = tuple[Interval, Interval]  # of squared HSIC, and of CKA
 """Kernels of all features as one variable and of the target, where there is a map of these."""
 
 
@@ -919,8 +920,9 @@ def rank_features(
     confidence : float, optional
         As for `independence_test`: the level of an interval of HSIC and of one of CKA, of every
         column that varies and of each by itself, so that one in 20 intervals of 95 % misses. All
-        come from blocks of rows that are left out of the sums of one more pass, or of several where
-        the sums of all blocks and columns do not fit the memory.
+        come from blocks of rows that are left out of the sums: of the pass of the replicates, but
+        for "nystrom-m" and all pairs of rows, which take one more, or several where the sums of all
+        blocks and columns do not fit the memory.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. If the replicates of all features do not fit the memory, the
         ranking takes several passes with a part of the features each; `plan_ranking` predicts their
@@ -1016,28 +1018,22 @@ def rank_features(
         raise InvalidArgumentError(msg)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
-    plan, intervals = planned(planner, method, session, every), None
+    plan, asked = partial(planned, planner, method, combinations=every), list[Intervals]()
     if confidence is not None:
-        intervals = Intervals.of(session, method, every, confidence)
-        told = intervals.told_by(method, law)
-        plan = planned(planner, method, intervals.leaving_out(session), every) if told else plan
-        plan = replace(plan, steps=(*plan.steps, *intervals.plan(session).steps[-told:]))
+        asked = [Intervals.of(session, method, every, confidence, test=plan)]
+    steps = [step for one in asked for step in one.steps(session)]
+    whole = plan(keeping(session, asked))
+    whole = replace(whole, steps=(*whole.steps, *steps))
 
-    def rank(
-        part: Session, combinations: Combinations
-    ) -> tuple[GridOutcome, list[tuple[Interval, Interval]]]:
-        if intervals is None:
-            return method.test_grid(part, combinations, law), []
-        asked = replace(intervals, combinations=combinations)
-        if not asked.told_by(method, law):
-            return method.test_grid(part, combinations, law), asked.of_features(part)
-        kept = asked.leaving_out(part)
+    def rank(part: Session, combinations: Combinations) -> tuple[GridOutcome, list[Ends]]:
+        kept = keeping(part, asked)
         found = method.test_grid(kept, combinations, law)
-        return found, asked.of_features(kept, found)
+        each = (replace(one, combinations=combinations) for one in asked)
+        return found, [ends for one in each for ends in one.of_features(kept, found)]
 
     pilot = partial(session.timed, partial(rank, combinations=every))
     kernels = (*chosen.kernels, every.kernels[-1])
-    session.begin(described_plan(plan, pilot, method.name, law.name, kernels))
+    session.begin(described_plan(whole, pilot, method.name, law.name, kernels))
     tested = without_constants(session, chosen)
     # A constant would count as a test of many, and cost the others power.
     combinations = tested.against(every.kernels[-1])
@@ -1047,13 +1043,13 @@ def rank_features(
         estimator=method,
         null=law,
         kernels=combinations.kernels,
-        intervals=intervals,
+        intervals=asked,
     )
     neighbours = Neighbours(session)
     outcome, of_each = rank(session, combinations)
     neighbours.warn()
     ranked = _ranked(tested, outcome, session.dtype)
-    if intervals is not None:
+    if asked:
         ranked = tuple(map(_with_intervals, ranked, of_each))
     ranked = _with_constants(chosen, ranked)
     if joint is not None:
@@ -1191,7 +1187,7 @@ def _ranked(
     )
 
 
-def _with_intervals(one: RankedColumn, intervals: tuple[Interval, Interval]) -> RankedColumn:
+def _with_intervals(one: RankedColumn, intervals: Ends) -> RankedColumn:
     (low, high), (cka_low, cka_high) = ((each.low, each.high) for each in intervals)
     return replace(one, conf_low=low, conf_high=high, cka_low=cka_low, cka_high=cka_high)
 

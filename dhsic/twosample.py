@@ -492,7 +492,8 @@ def two_sample_test(
         if confidence is not None:
             measure, (kernel, codes) = method.estimated
             both = Combinations.against((kernel,), codes)
-            intervals = [_SampleIntervals.of(session, measure, both, confidence)]
+            test = method.planner
+            intervals = [_SampleIntervals.of(session, measure, both, confidence, test=test)]
         plan = method.plan(session, intervals)
         named = MMD_NAMES.get(type(method.estimator), plan.estimator)
         fitted = tuple(kernel for kernel in plan.kernels if kernel != Codes().spec())

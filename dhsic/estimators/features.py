@@ -568,11 +568,7 @@ class SubCorr(OnFeatures):
         "mean squared correlation", squared_frobenius_norms, adds=True
     )
     measured: ClassVar[bool] = True
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
+    has_intervals: ClassVar[bool] = True
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The linear one."""
@@ -1061,11 +1057,7 @@ class NystromHSIC(OnLandmarks):
     )
     takes_missing: ClassVar[bool] = True
     keeps_blocks: ClassVar[bool] = True
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
+    has_intervals: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -1166,11 +1158,7 @@ class CKA(_Normalised):
     name: ClassVar[str] = "cka"
     largest: ClassVar[float] = 1.0
     measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1, adds=True)
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
+    has_intervals: ClassVar[bool] = True
 
     def root(self, covariance: Matrix, n: int) -> Vector:
         """sqrt(|C|) I."""

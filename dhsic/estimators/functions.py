@@ -70,11 +70,7 @@ class Functions(Estimator):
     cost: ClassVar[str] = "n"
     quantity: ClassVar[str] = "dependence"
     """What the estimate measures, in words."""
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
+    has_intervals: ClassVar[bool] = True
 
     @abstractmethod
     def function(self, kernel: Kernel, sample: Vector, rng: np.random.Generator) -> RowFunction:

@@ -287,6 +287,7 @@ class NystromMHSIC(Estimator):
     nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, Chain, Gamma, Spectral
     cost: ClassVar[str] = "n"
     takes_missing: ClassVar[bool] = True
+    has_intervals: ClassVar[bool] = True
     remedy: ClassVar[str] = (
         "take fewer landmarks, fewer kernels ('gaussian' is one), features, resamples or threads"
     )
@@ -304,11 +305,6 @@ class NystromMHSIC(Estimator):
                 f"selection={self.selection!r}: drop one of them"
             )
             raise InvalidArgumentError(msg)
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether blocks of rows can be left out of the estimate."""
-        return True
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts of rows; permutations of three variables or more."""

@@ -9,7 +9,7 @@ kernels of two variables computes them, in the same passes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple, Self
@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.jackknife import Deletion
-from dhsic.engine.plan import DriverStep, Plan
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
@@ -51,6 +51,7 @@ from dhsic.statistics.jackknife import (
     jackknife,
 )
 
+Planned = Callable[[Session], Plan]
 Tested = tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]
 """The outcome of a test; of several kernels or stages, with what each says by itself."""
 
@@ -172,33 +173,22 @@ class Method:
 
     def plan(self, session: Session, asked: Sequence[Intervals] = ()) -> Plan:
         """The plan of the run, which times one block of it; a refusal names what would fit."""
-        plan = self._planned(self.keeping(session, asked))
-        names = self.estimator.name, self.null.name
-        # What the passes of the test tell is left to be looked at.
-        told = [one.told_by(self.estimator, self.null) for one in asked]
-        each = zip(asked, told, strict=True)
-        steps = [step for one, last in each for step in one.plan(session).steps[-last:]]
+
+        def run(part: Session) -> None:
+            kept = keeping(part, asked)
+            tested, *_ = self.run(kept)
+            for one in asked:
+                one.run(kept, tested.estimate)
+
+        plan, names = self._planned(keeping(session, asked)), (self.estimator.name, self.null.name)
+        steps = [step for one in asked for step in one.steps(session)]
         plan = replace(plan, steps=(*plan.steps, *steps))
-        pilot = partial(session.timed, partial(self.assessed, asked=asked))
-        return described_plan(plan, pilot, *names, self.combinations.kernels)
+        return described_plan(plan, partial(session.timed, run), *names, self.combinations.kernels)
 
-    def keeping(self, session: Session, asked: Sequence[Intervals]) -> Session:
-        """The run of the test, whose passes keep blocks of rows where an interval is of these."""
-        told = (one for one in asked if one.told_by(self.estimator, self.null))
-        one = next(told, None)
-        return session if one is None else one.leaving_out(session)
-
-    def assessed(
-        self, session: Session, asked: Sequence[Intervals]
-    ) -> tuple[Tested, dict[str, Any]]:
-        """The test, and the fields of all that is asked of its estimate."""
-        kept, fields = self.keeping(session, asked), dict[str, Any]()
-        tested = self.run(kept)
-        for one in asked:
-            told = one.told_by(self.estimator, self.null)
-            _, some = one.run(kept, tested[0].estimate) if told else one.run(session)
-            fields |= some
-        return tested, fields
+    @property
+    def planner(self) -> Planned | None:
+        """The plan of the test alone, where its passes sum what replicates are of."""
+        return self._planned if isinstance(drawn_by(self.null), Resampling) else None
 
     def _planned(self, session: Session) -> Plan:
         once = partial(plan_once, null=drawn_by(self.null))
@@ -256,6 +246,8 @@ class Intervals:
         The smallest dependence that matters, by an estimator whose largest value is 1.
     tells : bool, optional
         Whether the interval is told.
+    told : bool, optional
+        Whether the passes of a test keep the blocks, so that nothing is read again.
     """
 
     estimator: Estimator
@@ -264,6 +256,8 @@ class Intervals:
     blocks: int
     minimum: float | None = None
     tells: bool = True
+
+    told: bool = False
 
     own: ClassVar[bool] = False
     """Whether HSIC of the variables with themselves is needed, too."""
@@ -276,8 +270,9 @@ class Intervals:
         combinations: Combinations,
         level: float,
         minimum: float | None = None,
+        test: Planned | None = None,
     ) -> Intervals:
-        """With as many blocks as fit the memory.
+        """With as many blocks as fit the memory; `test` plans the test whose estimate it is.
 
         Raises
         ------
@@ -294,8 +289,17 @@ class Intervals:
             raise InvalidArgumentError(msg)
         most = block_count(session.n)
         counts = sorted({most, max(most // 2, FEWEST_BLOCKS), FEWEST_BLOCKS}, reverse=True)
-        each = [cls(estimator, combinations, level, blocks, minimum) for blocks in counts]
-        return next((one for one in each if one.plan(session).fits), each[-1])
+        told = test is not None and estimator.keeps_blocks
+        each = [cls(estimator, combinations, level, b, minimum, told=told) for b in counts]
+
+        def fits(one: Intervals) -> bool:
+            return (test(one.leaving_out(session)) if told and test else one.plan(session)).fits
+
+        return next(filter(fits, each), each[-1])
+
+    def steps(self, session: Session) -> Sequence[DriverStep | PassPlan]:
+        """Those of its plan, beside a test that keeps the blocks."""
+        return [self._last([])] if self.told else self.plan(session).steps
 
     def plan(self, session: Session) -> Plan:
         """The plan of the estimates with all blocks."""
@@ -315,11 +319,6 @@ class Intervals:
         """The run that leaves out blocks."""
         return session.leaving_out(Deletion(self.blocks, own=self.own))
 
-    def told_by(self, estimator: Estimator, null: Null) -> bool:
-        """Whether the passes of a test keep the blocks, so that nothing is read again."""
-        resampled = isinstance(drawn_by(null), Resampling)
-        return resampled and estimator.keeps_blocks and estimator == self.estimator
-
     def run(
         self, session: Session, tested: Estimate | None = None
     ) -> tuple[Estimate, dict[str, Any]]:
@@ -328,19 +327,20 @@ class Intervals:
         Parameters
         ----------
         session : Session
-            The run.
+            The run; that of a test which tells what is asked, see `keeping`.
         tested : Estimate, optional
-            That of a test, whose run it is and kept the blocks.
+            That of the test.
         """
         made: list[Estimate] = []
 
         def measure(part: Session) -> list[Sequence[Parts]]:
-            made.append(tested or self.measure(part))
+            made.append(tested if tested and self.told else self.measure(part))
             return [self.parts_of(made[-1], made[0])]
 
-        run = session if tested else self.leaving_out(session)
-        found, whole = jackknife(run, measure), made[0]
-        told: dict[str, Any] = {"interval": self.interval(found)} if self.tells else {}
+        found = jackknife(session if self.told else self.leaving_out(session), measure)
+        whole, told = made[0], dict[str, Any]()
+        if self.tells:
+            told["interval"] = self.interval(found)
         if self.minimum is not None:
             measured = found.measured(unbiased=self.unbiased)
             told["minimum"] = measured.effect(self.minimum, self.level, whole.quantity)
@@ -367,8 +367,8 @@ class Intervals:
     ) -> list[tuple[Interval, Interval]]:
         """Those of squared HSIC and of CKA of every feature, from one pass or one after others."""
         intervals = []
-        for some in [self] if tested else self.parts(session):
-            run = session if tested else self.leaving_out(session)
+        for some in [self] if self.told else self.parts(session):
+            run = session if self.told else self.leaving_out(session)
             found = jackknife(run, partial(some._hsic_and_cka, tested))
             count = len(some.combinations)
             intervals += [
@@ -386,33 +386,38 @@ class Intervals:
         return measured.interval(self.level, self.estimator.largest)
 
     def _hsic_and_cka(self, tested: GridOutcome | None, part: Session) -> list[list[Parts]]:
-        outcome = tested or self.estimator.test_grid(part, self.combinations, None)
+        outcome = tested if tested and self.told else None
+        outcome = outcome or self.estimator.test_grid(part, self.combinations, None)
         assert outcome.own is not None
         hsic = [one.parts for one in outcome.estimates]
         each = zip(hsic, outcome.cka().tolist(), outcome.own.tolist(), strict=True)
         cka = [
-            [p._replace(value=value, own=p.own or tuple(own), divided=True) for p in parts]
+            [Parts(value, p.size, p.own or tuple(own), True, p.excess) for p in parts]
             for parts, value, own in each
         ]
-        if len(hsic[0]) > 1:  # V-statistics
-            hsic = [[p._replace(own=()) for p in parts] for parts in hsic]
         return [*map(list, hsic), *cka]
 
     def _of_part(self, session: Session) -> Plan:
-        plan = plan_of_blocks(self.estimator, self.leaving_out(session), self.combinations)
+        plan = plan_once(self.estimator, self.leaving_out(session), self.combinations, None)
+        return replace(plan, steps=(*plan.steps, self._last(plan.steps)))
+
+    def _last(self, steps: Sequence[DriverStep | PassPlan]) -> DriverStep:
         held = 2 * _PARTS_BYTES * (1 + self.blocks) * len(self.combinations)
         if not self.estimator.keeps_blocks:
             # The sums of blocks wait there while each is taken off.
-            held += sum(step.bytes_to_driver for step in plan.passes)
-            held += max(s.working_bytes for s in plan.steps if isinstance(s, DriverStep))
-        return replace(plan, steps=(*plan.steps, DriverStep(LEAVING, held)))
+            held += sum(one.bytes_to_driver for one in steps if isinstance(one, PassPlan))
+            held += max(one.working_bytes for one in steps if isinstance(one, DriverStep))
+        return DriverStep(LEAVING, held)
 
 
-def plan_of_blocks(
-    estimator: Estimator, session: Session, combinations: Combinations, blocks: int | None = None
-) -> Plan:
-    """The plan of estimates with blocks of rows left out, by default as many as the rows allow."""
-    deletion = session.deletion or Deletion(blocks or block_count(session.n))
+def keeping(session: Session, asked: Sequence[Intervals]) -> Session:
+    """The run of a test, whose passes keep blocks of rows where they tell what is asked."""
+    return next((one.leaving_out(session) for one in asked if one.told), session)
+
+
+def plan_of_blocks(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+    """The plan of estimates with as many blocks of rows left out as the rows allow."""
+    deletion = Deletion(block_count(session.n))
     return plan_once(estimator, session.leaving_out(deletion), combinations, None)
 
 
@@ -422,8 +427,11 @@ def assessments(
     kernels: Sequence[Kernel],
     confidence: float | None,
     minimum: float | None,
+    test: Planned | None = None,
 ) -> tuple[Intervals, ...]:
     """What is asked of an estimate: its interval, and whether CKA or dCor is as large as a minimum.
+
+    `test` plans the test whose estimate it is.
 
     Raises
     ------
@@ -446,7 +454,7 @@ def assessments(
         both = confidence is not None and bounded == estimator
         asked.append(replace(effect, tells=both))
     if confidence is not None and (minimum is None or bounded != estimator):
-        asked.append(Intervals.of(session, estimator, combinations, level))
+        asked.append(Intervals.of(session, estimator, combinations, level, test=test))
     return tuple(asked)
 
 

@@ -300,7 +300,7 @@ class Layout:
     @property
     def n_products(self) -> int:
         """P."""
-        return int(self.crossings[-1].at.stop)
+        return int(self.crossings[-1].at.stop) if self.crossings else 0
 
     @property
     def dtype(self) -> np.dtype[Any]:

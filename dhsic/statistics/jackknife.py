@@ -235,17 +235,15 @@ def jackknife(
     """
     deletion = session.deletion
     assert deletion is not None
-    each = [measure(session)]
+    estimates = list(zip(*measure(session), strict=True))
     session.step(LEAVING)
-    if len(each[0][0]) > 1:
-        each = [[parts[b : b + 1] for parts in each[0]] for b in range(1 + deletion.blocks)]
-    elif session.is_timed:  # one block of the data has a few of the blocks
-        each, deletion.sizes[:] = each * (1 + deletion.blocks), [1] * deletion.blocks
-    else:
-        others = map(deletion.without, range(deletion.blocks))
-        each += [measure(session.leaving_out(other)) for other in others]
+    if len(estimates) == 1 and session.is_timed:  # one block of the data has a few of the blocks
+        estimates, deletion.sizes[:] = estimates * (1 + deletion.blocks), [1] * deletion.blocks
+    elif len(estimates) == 1:
+        for other in map(deletion.without, range(deletion.blocks)):
+            estimates += zip(*measure(session.leaving_out(other)), strict=True)
     shares = np.array(deletion.sizes) / sum(deletion.sizes)
-    return Jackknifed.of([[one for (one,) in some] for some in each], shares, session.n)
+    return Jackknifed.of(estimates, shares, session.n)
 
 
 @dataclass(frozen=True)
@@ -273,34 +271,28 @@ class GramBlocks:
     dtype: np.dtype[Any]
 
     def __call__(self, blocks: range) -> tuple[Vector, Vector, Vector]:
-        """Sums over the columns of each block and the diagonal, of the rows of some blocks.
+        """Sums over the rows of some blocks, and the diagonal there.
 
-        Shapes (K, rows, B), (K, rows), and of squares and products (K + C, blocks, B).
+        Shapes (K, blocks, n), (K, rows), and of squares and products (K + C, blocks, B).
         """
-        first, last = self.bounds[[blocks.start, blocks.stop]].tolist()
-        sums = np.empty((len(self.kernels), last - first, len(self.bounds) - 1))
-        diagonal = np.empty(sums.shape[:2])
-        products = np.zeros((len(self.kernels) + len(self.chosen), len(blocks), sums.shape[2]))
-        for block, of_block in zip(blocks, products.swapaxes(0, 1), strict=True):
+        pairs = [(k, k) for k in range(len(self.kernels))] + list(self.chosen)
+        sums = np.zeros((len(self.kernels) + len(pairs), len(blocks), self.bounds[-1]))
+        diagonal = []
+        for of_block, block in zip(sums.swapaxes(0, 1), blocks, strict=True):
             begin, end = self.bounds[block : block + 2].tolist()
             for start in range(begin, end, _STRIP):
                 rows = np.arange(start, min(start + _STRIP, end))
-                at, grams = rows - first, [self._gram(k, rows) for k in range(len(self.kernels))]
-                sums[:, at] = list(map(self._by_block, grams))
-                diagonal[:, at] = [gram[rows - start, rows] for gram in grams]
+                grams = [
+                    kernel.gram(x[rows], columns, self.dtype)
+                    for kernel, (x, columns) in zip(self.kernels, self.prepared, strict=True)
+                ]
+                diagonal.append([gram[rows - start, rows] for gram in grams])
                 # In new arrays, since several products may share a kernel.
-                joint = (reduce(np.multiply, [grams[k] for k in some]) for some in self.chosen)
-                each = *map(np.square, grams), *joint
-                of_block += [self._by_block(one).sum(axis=0) for one in each]
-        return sums, diagonal, products
-
-    def _gram(self, k: int, at: NDArray[np.intp]) -> Matrix:
-        rows, columns = self.prepared[k]
-        return self.kernels[k].gram(rows[at], columns, self.dtype)
-
-    def _by_block(self, gram: Matrix) -> Vector:
-        sums: Vector = np.add.reduceat(gram, self.bounds[:-1], axis=1, dtype=np.float64)
-        return sums
+                joint = (reduce(np.multiply, [grams[k] for k in some]) for some in pairs)
+                of_block += [one.sum(axis=0, dtype=np.float64) for one in (*grams, *joint)]
+        of_rows, products = np.split(sums, [len(self.kernels)])
+        products = np.add.reduceat(products, self.bounds[:-1], axis=2)
+        return of_rows, np.concatenate(diagonal, axis=1), products
 
 
 class DeletedSums(NamedTuple):
@@ -342,10 +334,11 @@ class DeletedSums(NamedTuple):
 
     def without(self, number: int | None) -> GramSums:
         """Those of all rows, or of the rows outside of a block."""
-        sums, products = self.sums.sum(axis=2), self.products.sum(axis=(1, 2))
+        # Gram matrices are symmetric: sums over rows are those over columns.
+        sums, products = self.sums.sum(axis=1), self.products.sum(axis=(1, 2))
         rows = np.arange(sums.shape[1])
         if number is not None:
-            sums = sums - self.sums[..., number]
+            sums = sums - self.sums[:, number]
             # Pairs with one row in the block are in its row and its column of the blocks.
             within = self.products[:, number, number]
             products = products - 2.0 * self.products[:, number].sum(axis=1) + within

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups, add
 from dhsic.engine.session import Session
-from dhsic.linalg import consecutive, rounding_unit, solve_lower, squared_norms
+from dhsic.linalg import rounding_unit, solve_lower, squared_norms
 from dhsic.statistics.blocks import KeptBlocks
 from dhsic.statistics.features import Crossing, Features, Layout, ProductPlace
 from dhsic.statistics.orbit import Orbit, PermutedPass, tile_error, transform_error
@@ -246,18 +246,19 @@ class OuterStatistic(Statistic["OuterSums"]):
             for k, carried in reduction.layout.kernels.items()
         }
 
-        def measured(cross: Matrix, pairs: Pairs, places: Sequence[ProductPlace]) -> Vector:
+        def measured(cross: Matrix, pairs: Pairs, layout: Layout) -> Vector:
+            places = tuple(map(layout.place, pairs))
             factors = tuple((factor[first], factor[second]) for first, second in pairs)
-            sizes_of = _PermutedSizes(cross, tuple(places), factors, self.measure.size)
+            sizes_of = _PermutedSizes(cross, places, factors, self.measure.size)
             if cross.nbytes <= _SERIAL_BYTES:
                 return sizes_of(range(len(cross)))
             return np.concatenate(session.map("solve", sizes_of, len(cross)))
 
-        sizes = measured(cross, self.pairs, list(map(reduction.layout.place, self.pairs)))
+        sizes = measured(cross, self.pairs, reduction.layout)
         sizes *= session.n
         apart, of = reduction.apart, dict[tuple[int, ...], Vector]()
         if apart.pairs:
-            each = measured(apart.covariances(sums), apart.pairs, apart.places)
+            each = measured(apart.covariances(sums), apart.pairs, apart.layout)
             of = dict(zip(apart.pairs, each.T, strict=True))
         if self.session.deletion is not None:
             self.session.deletion.sizes[:] = apart.rows.tolist()
@@ -392,10 +393,10 @@ class Apart:
     ----------
     pairs : sequence of tuple of int
         Numbers of kernels.
-    places : tuple of Crossing
-        Products of every pair, of features that stand side by side.
+    layout : Layout
+        Their features and products.
     columns : ndarray of int
-        These, among all features of a pass.
+        These features, among all of a pass.
     groups : RowGroups
         All groups.
     blocks : int
@@ -403,35 +404,22 @@ class Apart:
     """
 
     pairs: Pairs
-    places: tuple[Crossing, ...]
+    layout: Layout
     columns: NDArray[np.intp]
     groups: RowGroups
     blocks: int
 
     @classmethod
-    def of(cls, layout: Layout, pairs: Pairs, groups: RowGroups, blocks: int) -> Self:
-        """Those of some kernels of a layout."""
-        kernels = dict.fromkeys(k for pair in pairs for k in pair)
-        spans = [layout.places[k] for k in kernels]
-        at = dict(zip(kernels, consecutive(one.stop - one.start for one in spans), strict=True))
-        sides = [[at[k] for k in pair] for pair in pairs]
-        sizes = consecutive((a.stop - a.start) * (b.stop - b.start) for a, b in sides)
-        places = (
-            Crossing(pair[:1], pair[1:], first, second, products)
-            for pair, (first, second), products in zip(pairs, sides, sizes, strict=True)
-        )
-        columns = np.concatenate([np.arange(one.start, one.stop) for one in [*spans, slice(0, 0)]])
-        return cls(pairs, tuple(places), columns, groups, blocks)
-
-    @property
-    def n_products(self) -> int:
-        """P."""
-        return self.places[-1].at.stop if self.places else 0
+    def of(cls, whole: Layout, pairs: Pairs, groups: RowGroups, blocks: int) -> Self:
+        """Those of some kernels of a pass."""
+        layout = Layout.of({k: whole.kernels[k] for pair in pairs for k in pair}, pairs)
+        columns = (np.r_[whole.places[k]] for k in layout.kernels)
+        return cls(pairs, layout, np.concatenate([np.arange(0), *columns]), groups, blocks)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the sums."""
-        return 8 * self.blocks * (self.n_products + len(self.columns))
+        return 8 * self.blocks * (self.layout.n_products + len(self.columns))
 
     @property
     def rows(self) -> NDArray[np.intp]:
@@ -443,7 +431,7 @@ class Apart:
 
     def scratch(self, rows: int, itemsize: int) -> int:
         """Bytes that the features of so many rows take block by block."""
-        largest = max((math.prod(place.shape) for place in self.places), default=0)
+        largest = max((math.prod(one.shape) for one in self.layout.crossings), default=0)
         columns = (rows + 2 * self.blocks) * len(self.columns)
         return itemsize * (columns + 2 * self.blocks * largest) if self.pairs else 0
 
@@ -469,9 +457,9 @@ class Apart:
         for at in _slices(rows.shape[1], _BATCH_ROWS):
             some = rows[:, at]
             means += some.sum(axis=1, dtype=np.float64)
-            for place in self.places:
-                left = some[..., place.first].swapaxes(1, 2)
-                place.of(products)[...] += left @ some[..., place.second]
+            for crossing in self.layout.crossings:
+                left = some[..., crossing.first].swapaxes(1, 2)
+                crossing.of(products)[...] += left @ some[..., crossing.second]
 
     def covariances(self, sums: OuterSums) -> Vector:
         """Of all rows, and where there are several blocks without each, shape (1 + B, P)."""
@@ -483,9 +471,9 @@ class Apart:
         n = deleted(self.rows[:, None])
         means: Vector = deleted(sums.means) / n
         products: Vector = deleted(sums.apart) / n
-        for place in self.places:
-            left, right = means[:, place.first], means[:, place.second]
-            place.of(products)[...] -= left[:, :, None] * right[:, None]
+        for crossing in self.layout.crossings:
+            left, right = means[:, crossing.first], means[:, crossing.second]
+            crossing.of(products)[...] -= left[:, :, None] * right[:, None]
         return products
 
 
@@ -569,22 +557,23 @@ class OuterPass(PermutedPass[OuterSums]):
             np.zeros((count, count)),
             np.empty((0, 0, 0)) if self.blocks is None else self.blocks.rows_of(block),
             np.zeros((self.apart.blocks, len(self.apart.columns))),
-            np.zeros((self.apart.blocks, self.apart.n_products)),
+            np.zeros((self.apart.blocks, self.apart.layout.n_products)),
         )
         for at in _slices(block.n_groups, self._tile_groups):
             self._add_tile(block, at.start, at.stop, sums)
         if block.n_left:
             self._add_left_over(block, sums)
-        if self._by_blocks:
-            for pair, place in zip(self.apart.pairs, self.apart.places, strict=True):
-                self.layout.place(pair).of(sums.cross)[:] = place.of(sums.apart).sum(axis=0)
+        for pair in self._by_blocks:
+            total = self.apart.layout.place(pair).of(sums.apart).sum(axis=0)
+            self.layout.place(pair).of(sums.cross)[:] = total
         return sums
 
     @property
-    def _by_blocks(self) -> bool:
-        """Whether products of the data as they are, which alone are summed, are those of blocks."""
-        pairs = {pair for one in self.layout.crossings for pair in product(*one[:2])}
-        return len(self.orbit) == 1 and pairs <= {*self.apart.pairs}
+    def _by_blocks(self) -> set[tuple[int, ...]]:
+        """All pairs, where nothing is permuted and blocks have all products."""
+        crossings = self.layout.crossings
+        pairs: set[tuple[int, ...]] = {pair for one in crossings for pair in product(*one[:2])}
+        return pairs if len(self.orbit) == 1 and pairs <= {*self.apart.pairs} else set()
 
     def combine(self, left: OuterSums, right: OuterSums) -> OuterSums:
         """Add the sums; the rows that are kept follow each other."""

@@ -233,7 +233,8 @@ def _planned(
     reduction = statistic.over(orbit, cosets)
     plan, step = session.plan(reduction), statistic.step(session, reduction)
     needed, bare = max(plan.worker_bytes, step.working_bytes), statistic.bare()
-    if bare is not statistic:
+    # What takes little with them takes little without, too.
+    if bare is not statistic and needed > session.runtime.pass_bytes // SHARE_OF_MANY:
         needed = _planned(session, orbit, bare, cosets).needed
     return _Part(statistic, numbers, cosets, reduction, plan, step, needed)
 
