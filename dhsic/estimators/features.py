@@ -257,24 +257,24 @@ class OnFeatures(Estimator):
         statistic, measure = self._statistic(session, drawn.features, fitted), self.measured_by()
 
         def estimate(found: Replicated, c: int) -> Estimate:
-            size, deleted = float(found.statistics[c]) / session.n, found.told[c].sizes
+            sizes = found.told[c].sizes
+            # Of all rows, and of those without each of the blocks that are kept.
+            each = [float(found.statistics[c]) / session.n, *sizes[1:, 0].tolist()]
             if statistic.unbiased:
                 some = [drawn.features[k] for k in fitted.chosen[c]]
                 means = _means_over_blocks(self._tested(session), some, found)
-                value = unbiased_hsic(session.n, size, means)
-                deleted = None if deleted is None else unbiased_hsic(session.n, deleted, means)
+                each = [unbiased_hsic(session.n, size, means) for size in each]
             else:
-                value = measure.value(size)
-            made = drawn.estimate(c, value, measure.quantity)
-            if deleted is None:
+                each = list(map(measure.value, each))
+            made = drawn.estimate(c, each[0], measure.quantity)
+            if len(each) == 1:
                 return made
-            own = np.empty((len(deleted), 0)) if found.told[c].own is None else found.told[c].own
-            each = zip(deleted.tolist(), map(tuple, own.tolist()), strict=True)
-            return replace(made, made_of=[Parts(size, size, of_own) for size, of_own in each])
+            own = map(tuple, sizes[:, 1:].tolist())
+            return replace(made, made_of=[Parts(v, v, o) for v, o in zip(each, own, strict=True)])
 
         def own(found: Replicated) -> Vector:
             """HSIC of the variables of every combination with themselves."""
-            return np.array([told.own[0] for told in found.told])
+            return np.array([told.sizes[0, 1:] for told in found.told])
 
         told = own if combinations.features else None
         return Prepared(fitted, statistic, estimate, drawn.detail, told, self._tested(session))

@@ -169,7 +169,7 @@ def block_means(
     return means
 
 
-def unbiased_hsic(n: int, size: Any, means: Sequence[float]) -> Any:
+def unbiased_hsic(n: int, size: float, means: Sequence[float]) -> float:
     """Unbiased HSIC of n rows, from |C|^2 of their features and the means over blocks."""
     difference, of_both, first, second = means
     # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
@@ -240,7 +240,7 @@ def _of_block(features: Sequence[Features], blocks: Sequence[_Block]) -> tuple[f
     )
 
 
-def _of_features(n: int, size: Any, products: float, totals: float) -> Any:
+def _of_features(n: int, size: float, products: float, totals: float) -> float:
     """Unbiased HSIC of n rows of features.
 
     With k_i = |phi_i - mu|^2 and q_i of the other variable, features about their means have Gram

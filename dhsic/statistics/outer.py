@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
@@ -190,9 +190,8 @@ class OuterStatistic(Statistic["OuterSums"]):
         blocks = None
         if self.unbiased and cosets.start == 0 and self.session.moves is None:
             blocks = KeptBlocks.of(self.session, orbit.groups)
-        beside = [] if cosets.start else [pair for pair in self.beside if pair]
-        own = dict.fromkeys((k, k) for pair in beside for k in pair if self.own)
-        products = *(beside if self.blocks > 1 else ()), *own
+        beside = () if cosets.start else self.beside
+        products = tuple(dict.fromkeys(p for pair in beside for p in self._measured(pair)))
         kernels = {k for pair in (*self.pairs, *products) for k in pair}
         layout = Layout.of({k: self._carried(k, len(orbit)) for k in kernels}, self.pairs)
         return OuterPass(
@@ -203,6 +202,10 @@ class OuterStatistic(Statistic["OuterSums"]):
             blocks,
             Apart.of(layout, products, orbit.groups, self.blocks),
         )
+
+    def _measured(self, pair: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """A pair of which more is told, and both kernels with themselves where that is."""
+        return [pair, *((k, k) for k in pair if self.own)] if pair else []
 
     @cached_property
     def _columns(self) -> dict[int, int]:
@@ -262,7 +265,10 @@ class OuterStatistic(Statistic["OuterSums"]):
             of = dict(zip(apart.pairs, each.T, strict=True))
         if self.session.deletion is not None:
             self.session.deletion.sizes[:] = apart.rows.tolist()
-        told = [Told.of(pair, of) for pair in self.beside or [()] * len(self)]
+        told = [
+            Told(np.stack([of[one] for one in self._measured(pair)], axis=1)) if pair else Told()
+            for pair in self.beside or [()] * len(self)
+        ]
         if reduction.blocks is not None:
             told[0] = told[0]._replace(kept=(reduction.blocks, sums.kept))
         return Permuted(sizes, errors, told)
@@ -312,18 +318,13 @@ class OuterStatistic(Statistic["OuterSums"]):
 class Told(NamedTuple):
     """What the first pass says of a pair of kernels, of the data as they are."""
 
-    sizes: Vector | None = None
-    """Of all rows, and without each of the blocks, shape (1 + B,)."""
-    own: Vector | None = None
-    """The same of both kernels with themselves, of all rows at least, shape (1 + B, 2)."""
+    sizes: Vector = np.empty((0, 1))
+    """Of the pair, and of both kernels with themselves where they are measured, shape (b, 1 or 3).
+
+    Of all rows, and without each of the blocks.
+    """
     kept: tuple[KeptBlocks, NDArray[Any]] | None = None
     """Rows that `KeptBlocks` keeps."""
-
-    @classmethod
-    def of(cls, pair: tuple[int, ...], sizes: Mapping[tuple[int, ...], Vector]) -> Self:
-        """That of a pair, from the sizes of pairs of kernels."""
-        own = [sizes[k, k] for k in pair if (k, k) in sizes]
-        return cls(sizes.get(pair), np.stack(own, axis=1) if own else None)
 
 
 @dataclass(frozen=True)
