@@ -256,7 +256,6 @@ class Intervals:
     blocks: int
     minimum: float | None = None
     tells: bool = True
-
     told: bool = False
 
     own: ClassVar[bool] = False
