@@ -332,7 +332,7 @@ def plan_measure(
     plan = planned(once, estimator, session, Combinations.single(kernels))
     # An interval comes with the estimate.
     alone = all(one.estimator != estimator for one in asked)
-    steps = [step for one in asked for step in one.plan(session).steps]
+    steps = [step for one in asked for step in one.steps(session)]
     return replace(plan, steps=(*(plan.steps if alone else ()), *steps))
 
 

@@ -13,7 +13,7 @@ from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.session import Session
 from dhsic.estimators import Estimate, Estimator, Null
 from dhsic.estimators.choose import Planner, Runner, described_plan, planned
-from dhsic.estimators.program import Intervals, Method
+from dhsic.estimators.program import Intervals, Method, keeping
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Replicates, monte_carlo_error, pvalue
 from dhsic.results import VariableSummary
@@ -65,8 +65,9 @@ def run_batch(
 
 def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
-    outcome, grid, stages = method.run(session)
-    _, assessed = assess(session, asked)
+    kept = keeping(session, asked)
+    outcome, grid, stages = method.run(kept)
+    _, assessed = assess(kept, asked, outcome.estimate)
     distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -96,9 +97,11 @@ def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) 
     }
 
 
-def assess(session: Session, asked: Sequence[Intervals]) -> tuple[list[Estimate], dict[str, Any]]:
+def assess(
+    session: Session, asked: Sequence[Intervals], tested: Estimate | None = None
+) -> tuple[list[Estimate], dict[str, Any]]:
     """Run what is asked of an estimate; return an estimate each, and the fields of all."""
-    told = [one.run(session) for one in asked]
+    told = [one.run(session, tested) for one in asked]
     fields = {name: value for _, some in told for name, value in some.items()}
     return [estimate for estimate, _ in told], fields
 

@@ -128,15 +128,16 @@ def independence_test(
         its test is exact. Do not pass counts of equal rows: repeat the rows.
     confidence : float, optional
         The level of an interval of the estimate, as 0.95; none where not given. The interval comes
-        from up to 50 blocks of rows that are left out one by one [3]_, in one more pass over the
-        data, and needs 40 independent rows or more. It is of the measure in the population by the
-        kernels of the reference, whose bandwidths count as known, or of what landmarks hold of
-        them, and shrinks towards 0 for independent variables. The p-value stays as it is. Roots of
-        measures, random features and blocks have no intervals.
+        from up to 50 blocks of rows that are left out one by one [3]_, and needs 40 independent
+        rows or more. Replicates of features need no other pass over the data for it, other tests
+        one more. It is of the measure in the population by the kernels of the reference, whose
+        bandwidths count as known, or of what landmarks hold of them, and shrinks towards 0 for
+        independent variables. The p-value stays as it is. Roots of measures, random features and
+        blocks have no intervals.
     minimum : float, optional
         The smallest dependence that matters, of two variables: the result tests whether CKA by the
         kernels of the reference, or dCor by the estimator "dcor", is at most that, and whether it
-        is at least that, from a pass as for `confidence`. Of many rows a p-value says that
+        is at least that, from one more pass over the data. Of many rows a p-value says that
         variables depend a little; the minimum says whether they depend enough.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
@@ -208,7 +209,7 @@ def independence_test(
     session = run.open(variables, names, data, missing, rows, pairwise=True)
     rows.check_confidence(confidence, minimum)
     method = choose_method(session, kernels, estimator, null, n_resamples)
-    asked = assessments(session, *method.estimated, confidence, minimum)
+    asked = assessments(session, *method.estimated, confidence, minimum, method.planner)
     session.begin(method.plan(session, asked))
     session.resume(computes="independence test", **method.described, assessed=asked)
     neighbours = Neighbours(session)

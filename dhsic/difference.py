@@ -21,6 +21,7 @@ from dhsic._arguments import (
 )
 from dhsic._fields import run_fields
 from dhsic._validation import check_level
+from dhsic.engine.jackknife import Deletion
 from dhsic.engine.plan import plans
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -30,7 +31,7 @@ from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations
 from dhsic.report import Findings
 from dhsic.results import Interval, RunFields, pvalue_text
-from dhsic.statistics.jackknife import Parts, jackknife
+from dhsic.statistics.jackknife import Jackknifed, Parts, jackknife
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -213,16 +214,19 @@ def dependence_difference(
     blocks = min(one.blocks for one in each)
     each = [replace(one, blocks=blocks) for one in each]
 
-    def measure(part: Session) -> list[Parts]:
+    def measure(part: Session) -> list[Sequence[Parts]]:
         return [one.measure(_pair(part, first)).parts for first, one in enumerate(each)]
 
-    pilot = partial(session.timed, lambda part: jackknife(part, blocks, measure))
+    def assess(run: Session) -> Jackknifed:
+        return jackknife(run.leaving_out(Deletion(blocks)), measure)
+
+    pilot = partial(session.timed, assess)
     first_plan, second = (one.plan(_pair(session, first)) for first, one in enumerate(each))
     steps = *first_plan.steps[:-1], *second.steps  # blocks are left out of both at once
     plan = replace(first_plan, variables=session.names, steps=steps, pilot=pilot)
     session.begin(plan)
     session.resume(computes=_WHAT, measures=each)
-    both = jackknife(session, blocks, measure)
+    both = assess(session)
     difference = both.difference
     interval = difference.measured(unbiased=each[0].unbiased).signed_interval(
         confidence, each[0].estimator.largest

@@ -37,7 +37,7 @@ from dhsic.estimators.choose import (
     choose_estimator,
     plan_once,
 )
-from dhsic.estimators.program import Intervals
+from dhsic.estimators.program import Intervals, keeping
 from dhsic.estimators.registry import draws_replicates, find_null
 from dhsic.io.encode import unknown_column
 from dhsic.io.missing import GapTreatment
@@ -820,8 +820,9 @@ def rank_features(
     confidence : float, optional
         As for `independence_test`: the level of an interval of HSIC and of one of CKA, of every
         column that varies and of each by itself, so that one in 20 intervals of 95 % misses. All
-        come from blocks of rows that are left out of the sums of one more pass, or of several where
-        the sums of all blocks and columns do not fit the memory.
+        come from blocks of rows that are left out of the sums: of the pass of the replicates, but
+        for "nystrom-m" and all pairs of rows, which take one more, or several where the sums of all
+        blocks and columns do not fit the memory.
     rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. If the replicates of all features do not fit the memory, the
         ranking takes several passes with a part of the features each; `plan_ranking` predicts their
@@ -909,16 +910,25 @@ def rank_features(
         raise InvalidArgumentError(msg)
     every = chosen.against(target_kernel_of(session, target_kernel))
 
+    def tested(one: Estimator, some: Session, combinations: Combinations) -> Plan:
+        drawn, _ = find_null(null, one, some, n_resamples, combinations)
+        return plan_once(one, some, combinations, drawn)
+
+    def sure(
+        one: Estimator, some: Session, combinations: Combinations, level: float | None
+    ) -> list[Intervals]:
+        test = partial(tested, one, combinations=combinations)
+        return [] if level is None else [Intervals.of(some, one, combinations, level, test=test)]
+
     def planner(
         one: Estimator, some: Session, combinations: Combinations, level: float | None = None
     ) -> Plan:
-        chosen_null, _ = find_null(null, one, some, n_resamples, combinations)
-        plan, others = plan_once(one, some, combinations, chosen_null), list[Plan]()
+        asked = sure(one, some, combinations, level)
+        plan = tested(one, keeping(some, asked), combinations)
+        steps = [step for each in asked for step in each.steps(some)]
         if joint is not None:
-            others.append(map_passes(some, one, "statistic", joint, (0,)))
-        if level is not None:
-            others.append(Intervals.of(some, one, combinations, level).plan(some))
-        return replace(plan, steps=sum((other.steps for other in others), plan.steps))
+            steps += map_passes(some, one, "statistic", joint, (0,)).steps
+        return replace(plan, steps=(*plan.steps, *steps))
 
     def runner(
         one: Estimator, some: Session, combinations: Combinations, level: float | None = None
@@ -926,13 +936,14 @@ def rank_features(
         drawn: Any = find_null(null, one, some, n_resamples, combinations)[0]
         kept = varying(some, chosen)
         # A constant would count as a test of many, and cost the others power.
-        tested = combinations.part(kept)
-        outcome = one.test_grid(some, tested, drawn)
+        differing, asked = combinations.part(kept), sure(one, some, combinations, level)
+        part = keeping(some, asked)
+        outcome = one.test_grid(part, differing, drawn)
         found = _found(outcome, some.dtype)
-        if level is not None:
-            sure = Intervals.of(some, one, combinations, level)
-            intervals = zip(*replace(sure, combinations=tested).of_features(some), strict=True)
-            for (low, high), each in zip(_ENDS.values(), intervals, strict=True):
+        for of_all in asked:
+            intervals = replace(of_all, combinations=differing).of_features(part, outcome)
+            columns_of = zip(*intervals, strict=True)
+            for (low, high), each in zip(_ENDS.values(), columns_of, strict=True):
                 found |= {low: [x.low for x in each], high: [x.high for x in each]}
         columns = _ranked(chosen, kept, found)
         if joint is not None:

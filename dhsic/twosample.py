@@ -33,7 +33,6 @@ from dhsic.estimators import (
     BlockHSIC,
     Estimate,
     Estimator,
-    GridOutcome,
     Null,
     NullName,
     NystromHSIC,
@@ -49,7 +48,7 @@ from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
 from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
-from dhsic.statistics.jackknife import Parts, jackknife
+from dhsic.statistics.jackknife import Parts
 
 __all__ = [
     "MMD_ESTIMATORS",
@@ -482,7 +481,8 @@ def two_sample_test(
         if confidence is not None:
             measure, (kernel, codes) = method.estimated
             both = Combinations.against((kernel,), codes)
-            intervals = [_SampleIntervals.of(session, measure, both, confidence)]
+            test = method.planner
+            intervals = [_SampleIntervals.of(session, measure, both, confidence, test=test)]
         plan = method.plan(session, intervals)
         named = MMD_NAMES.get(type(method.estimator), plan.estimator)
         fitted = tuple(kernel for kernel in plan.kernels if kernel != Codes().spec())
@@ -638,19 +638,25 @@ class _SampleIntervals(Intervals):
     p^2 (1 - p)^2 d^4. So the quotient of both has the factor of no share.
     """
 
-    def run(self, session: Session) -> tuple[Estimate, dict[str, Any]]:
-        """The estimate of HSIC, and the interval of the discrepancy."""
-        whole: list[GridOutcome] = []
+    own: ClassVar[bool] = True
 
-        def measure(part: Session) -> list[Parts]:
-            whole.append(found := self.estimator.test_grid(part, self.combinations, None))
-            shares = [one.own[0, 1] for one in (found, whole[0]) if one.own is not None]
-            factor, parts = float(shares[1] / shares[0]), found.estimate(0).parts
-            excess = None if parts.excess is None else factor * parts.excess
-            return [Parts(factor * parts.value, factor * parts.size, excess=excess)]
+    def measure(self, part: Session) -> Estimate:
+        """The estimate of HSIC of a part of the rows, with that of the codes with themselves."""
+        found = self.estimator.test_grid(part, self.combinations, None)
+        assert found.own is not None
+        estimate, own = found.estimate(0), tuple(found.own[0].tolist())
+        parts = estimate.parts
+        parts = parts if len(parts) > 1 else [parts[0]._replace(own=own)]
+        return replace(estimate, made_of=parts)
 
-        found = jackknife(session, self.blocks, measure)
-        return whole[0].estimate(0), {"interval": self.interval(found)}
+    def parts_of(self, estimate: Estimate, whole: Estimate) -> list[Parts]:
+        """Those of the discrepancy."""
+        scaled, shares = [], whole.parts[0].own[1]
+        for one in estimate.parts:
+            factor = shares / one.own[1]
+            excess = None if one.excess is None else factor * one.excess
+            scaled.append(Parts(factor * one.value, factor * one.size, excess=excess))
+        return scaled
 
 
 def _read_estimator(estimator: str | Estimator) -> str | Estimator:

@@ -183,7 +183,7 @@ OF_BLOCKS = [
     *(("v-hsic, gamma", 2_000), ("v-hsic, permutation", 400), ("u-hsic, shifts", 2_000)),
     *(("dcov, shifts", 2_000), ("block-hsic, normal", 5_000), ("nystrom-m, gamma", 5_000)),
     *(("nystrom-m, shifts", 5_000), ("nystrom-hsic, shifts", 5_000), ("cka, shifts", 5_000)),
-    *(("rff-hsic, spectral", 5_000), ("ranking", 5_000), ("nystrom-hsic, martingale", 5_000)),
+    *(("rff-hsic, spectral", 5_000), ("ranking", 20_000), ("nystrom-hsic, martingale", 5_000)),
 ]
 
 

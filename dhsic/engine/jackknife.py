@@ -147,6 +147,8 @@ class Deletion:
         Number of blocks, B.
     number : int, optional
         The block that is left out; none where it is not given, and what is read is then kept.
+    own : bool, optional
+        Whether the variables are measured with themselves, too, by a statistic that keeps blocks.
     sizes : list of int
         Rows of every block, once they are known.
     kept : list
@@ -155,6 +157,7 @@ class Deletion:
 
     blocks: int
     number: int | None = None
+    own: bool = False
     sizes: list[int] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
     _left: list[Any] = field(default_factory=list)
@@ -162,7 +165,7 @@ class Deletion:
 
     def without(self, number: int) -> Deletion:
         """The same for a run that leaves a block out, in which nothing is read."""
-        return Deletion(self.blocks, number, self.sizes, self.kept, self.kept[::-1])
+        return Deletion(self.blocks, number, self.own, self.sizes, self.kept, self.kept[::-1])
 
     def once(self, make: Callable[[], Any]) -> Any:
         """What was made at this point of the run that left nothing out."""

@@ -476,7 +476,8 @@ def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime)
     elif reduction.one_block:
         bounds = [0, groups.count]
     else:
-        state = reduction.footprint(groups.size).state
+        cost = reduction.footprint(groups.size)
+        state = cost.state - cost.apart
         grain = PAIRS if reduction.pairs else GROUPS
         bounds = group_bounds(groups.n, groups.count, row, chunk_rows, state, grain)
     plan = PassPlan(reduction.name, n, tuple(bounds), 0, 0, 0, 0, reduction.pairs, groups=groups)

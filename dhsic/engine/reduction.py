@@ -174,11 +174,15 @@ class Footprint:
         Bytes a running task needs besides its block and its result.
     state : int
         Bytes of one partial result.
+    apart : int, optional
+        Those of them that are sums of blocks of rows. They do not decide how rows are cut, so that
+        intervals leave the digits of other results as they are.
     """
 
     payload: int
     scratch: int
     state: int
+    apart: int = 0
 
 
 class Pass(ABC, Generic[State]):

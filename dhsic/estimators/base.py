@@ -153,6 +153,9 @@ class Estimator(ABC):
         """Whether it makes a statistic, of which all else is made."""
         return not cls.lacks("guess", "prepare")
 
+    keeps_blocks: ClassVar[bool] = False
+    """Whether the passes of its tests and estimates keep sums of blocks of rows by themselves."""
+
     @classmethod
     def takes_grids(cls) -> bool:
         """Whether a test takes several kernels of a variable."""
@@ -608,8 +611,9 @@ class Estimate:
         Where the estimator has any.
     quantity : str, optional
         Quantity that is estimated.
-    made_of : Parts, optional
-        Dividend and divisors of the value, where its bias is put right one by one.
+    made_of : sequence of Parts, optional
+        Dividend and divisors of the value, where its bias is put right one by one; and of the
+        value without each of the blocks of rows, where the statistic keeps these.
 
     Examples
     --------
@@ -624,12 +628,12 @@ class Estimate:
     landmarks: LandmarkSummary | None = None
     features: FeatureSummary | None = None
     quantity: str = "squared HSIC"
-    made_of: Parts | None = None
+    made_of: Sequence[Parts] = ()
 
     @property
-    def parts(self) -> Parts:
-        """What its interval is made of."""
-        return self.made_of or Parts(self.value, self.value)
+    def parts(self) -> Sequence[Parts]:
+        """What its interval is made of: of all rows, and of those without each block if known."""
+        return self.made_of or [Parts(self.value, self.value)]
 
 
 @dataclass(frozen=True)

@@ -444,8 +444,8 @@ def plan_once(
     estimator: Estimator, session: Session, combinations: Combinations, null: Null | None
 ) -> Plan:
     """The plan of the estimator, kept since it is asked for more than once."""
-    blocks = None if session.deletion is None else session.deletion.blocks
-    key = "plan", estimator, combinations, null, blocks
+    deletion = session.deletion and (session.deletion.blocks, session.deletion.own)
+    key = "plan", estimator, combinations, null, deletion
     return session.once(
         key,
         lambda: keeping_replicates(estimator.plan(session, combinations, null), combinations, null),

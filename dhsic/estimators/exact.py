@@ -110,15 +110,16 @@ class Quadratic(Estimator):
     divided: ClassVar[bool] = False
     """Whether HSIC of either variable with itself divides the measure."""
 
-    def parts(self, value: float, sums: GramSums) -> Parts | None:
-        """U-statistics of two variables, which an estimate is but for its bias."""
-        if self.root or len(sums.chosen[0]) > 2:
-            return None
+    def parts(self, sums: GramSums) -> Parts:
+        """What an estimate of one combination is made of: of two variables U-statistics."""
+        if len(sums.chosen[0]) > 2:
+            (value,) = self.factor(sums) * sums.hsic(unbiased=False)
+            return Parts(float(value), float(value))
         (size,), (excess,) = (
             self.scale * sums.hsic(unbiased=unbiased) for unbiased in (True, False)
         )
         own = tuple((self.scale * sums.own(unbiased=True)[0]).tolist())
-        return Parts(value, float(size), own, self.divided, float(excess - size))
+        return Parts(float(size), float(size), own, self.divided, float(excess - size))
 
     def statistic(
         self,
@@ -185,13 +186,16 @@ class Quadratic(Estimator):
         if session.deletion is None:
             return super().test_grid(session, combinations, null)
         fitted, _ = fit_combinations_on_sample(session, combinations)
-        blocks = session.fixed(partial(self.deleted_sums, session, fitted))
-        found = GramFound(blocks.without(session.deletion.number), np.zeros(len(fitted.kernels)))
-        told, none = self.tell(found, ranked=combinations.features), np.zeros(len(fitted))
+        blocks = self.deleted_sums(session, fitted)
+        whole, none = GramFound(blocks.without(None), np.zeros(0)), np.zeros(len(fitted))
+        told = self.tell(whole, ranked=combinations.features)
+        each = map(blocks.without, (None, *range(session.deletion.blocks)))
+        parts = [[self.parts(sums.only(c)) for c in range(len(fitted))] for sums in each]
 
         def estimate(c: int) -> Estimate:
             made = self._estimate(told[c][0], fitted.kernels_of(c))
-            return replace(made, made_of=self.parts(made.value, found.sums.only(c)))
+            first, *others = (one[c] for one in parts)
+            return replace(made, made_of=[first._replace(value=made.value), *others])
 
         return GridOutcome(
             fitted,

@@ -111,7 +111,6 @@ from dhsic.statistics.outer import (
     squared_frobenius_norms,
     whiten,
 )
-from dhsic.statistics.replicate import replicate, replicate_steps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -149,9 +148,9 @@ class DrawnFeatures(NamedTuple):
             landmarks = replace(landmarks, kept=tuple(one.n_features for one in some))
         if summary is not None:
             summary = replace(summary, counts=tuple(one.n_summed for one in some))
-        parts = None
+        parts = list[Parts]()
         if self.own:
-            parts = Parts(value, value * math.sqrt(math.prod(self.own)), self.own, divided=True)
+            parts = [Parts(value, value * math.sqrt(math.prod(self.own)), self.own, divided=True)]
         return Estimate(value, combinations.kernels_of(c), landmarks, summary, quantity, parts)
 
 
@@ -205,15 +204,11 @@ class OnFeatures(Estimator):
         if self.measured:
             steps += moments_steps(session, features, then="normalise features")
         if isinstance(null, Resampling) or (
-            null is None and (self.unbiased_estimate or combinations.features)
+            null is None and (self.keeps_blocks or combinations.features)
         ):
-            statistic, own = self._statistics(session, features, combinations, null)
-            closing: Steps = []
-            if own is not None and null is not None:
-                closing += replicate_steps(session, own, own.orbit(session, None))
-            if statistic.unbiased:
-                closing.append(unbiased_step(session, features))
-            return Guess(steps, statistic, closing, p)
+            statistic = self._statistic(session, features, combinations)
+            closing = [unbiased_step(session, features)] if statistic.unbiased else []
+            return Guess(steps, statistic, closing, p, self._tested(session))
         if session.weights is not None and null is not None:
             steps += weighted_steps(session, features)
         elif isinstance(null, Martingale):
@@ -229,47 +224,51 @@ class OnFeatures(Estimator):
         """Fit the kernels, and make the features of every one."""
         drawn = self._drawn(session, combinations, null)
         fitted = drawn.combinations
-        statistic, own = self._statistics(session, drawn.features, fitted, null)
+        statistic = self._statistic(session, drawn.features, fitted)
 
         def estimate(found: Replicated, c: int) -> Estimate:
-            size = float(found.statistics[c]) / session.n
+            sizes = found.told[c].sizes
+            # Of all rows, and of those without each of the blocks that are kept.
+            each = [float(found.statistics[c]) / session.n, *sizes[1:, 0].tolist()]
             if statistic.unbiased:
-                value = _unbiased(
-                    session, [drawn.features[k] for k in fitted.chosen[c]], found, size
-                )
+                some = [drawn.features[k] for k in fitted.chosen[c]]
+                means = _means_over_blocks(self._tested(session), some, found)
+                each = [unbiased_hsic(session.n, size, means) for size in each]
             else:
-                value = self.measure.value(size)
-            return drawn.estimate(c, value, self.measure.quantity)
+                each = list(map(self.measure.value, each))
+            made = drawn.estimate(c, each[0], self.measure.quantity)
+            if len(each) == 1:
+                return made
+            own = map(tuple, sizes[:, 1:].tolist())
+            return replace(made, made_of=[Parts(v, v, o) for v, o in zip(each, own, strict=True)])
 
-        def with_themselves(found: Replicated) -> Vector:
+        def own(found: Replicated) -> Vector:
             """HSIC of the variables of every combination with themselves."""
-            assert own is not None
-            if null is not None:
-                found = replicate(session, own, own.orbit(session, None))
-            sizes: Vector = (found.statistics[-len(own) :] / session.n)[np.array(fitted.chosen)]
-            return sizes
+            return np.array([told.sizes[0, 1:] for told in found.told])
 
-        told = None if own is None else with_themselves
-        return Prepared(fitted, statistic, estimate, drawn.detail, told)
+        told = own if combinations.features else None
+        return Prepared(fitted, statistic, estimate, drawn.detail, told, self._tested(session))
 
-    def _statistics(
-        self,
-        session: Session,
-        features: Sequence[Features],
-        combinations: Combinations,
-        null: Null | None,
-    ) -> tuple[OuterStatistic, OuterStatistic | None]:
-        """That of all combinations; of columns also that of every kernel with itself.
+    def _statistic(
+        self, session: Session, features: Sequence[Features], combinations: Combinations
+    ) -> OuterStatistic:
+        """That of all combinations; of columns also what every kernel says of itself."""
+        pairs, own = combinations.chosen, combinations.features
+        statistic = OuterStatistic(session, features, pairs, self.measure)
+        if own:
+            statistic = replace(statistic, beside=pairs, own=True)
+        elif self.unbiased_estimate:
+            statistic = replace(statistic, unbiased=True)
+        if session.deletion is None or not self.keeps_blocks:
+            return statistic
+        deletion, reference = session.deletion, combinations.reference()
+        # Of a grid the estimate is that of its reference.
+        leading = [pair if own or c == reference else () for c, pair in enumerate(pairs)]
+        return replace(statistic, beside=leading, blocks=deletion.blocks, own=own or deletion.own)
 
-        Without a null one pass serves both, which are the last.
-        """
-        unbiased = self.unbiased_estimate and not combinations.features
-        pairs = combinations.chosen
-        statistic = OuterStatistic(session, features, pairs, self.measure, unbiased)
-        if not combinations.features:
-            return statistic, None
-        own = replace(statistic, pairs=tuple((k, k) for k in range(len(features))))
-        return statistic if null else replace(statistic, pairs=(*pairs, *own.pairs)), own
+    def _tested(self, session: Session) -> Session:
+        """The run of all rows, where the statistic itself keeps sums of blocks of them."""
+        return session.leaving_out(None) if self.keeps_blocks else session
 
     def _drawn(
         self, session: Session, combinations: Combinations, null: Null | None
@@ -291,7 +290,7 @@ class OnFeatures(Estimator):
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""
-        if self.unbiased_estimate:
+        if self.keeps_blocks:
             return super().estimate(session, kernels)
         *_, estimate = self.fit(session, kernels)
         return estimate
@@ -340,20 +339,16 @@ class OnFeatures(Estimator):
         return [Outcome(session.n * size, law, estimate, note, rounding)]
 
 
-def _unbiased(
-    session: Session, features: Sequence[Features], found: Replicated, size: float
-) -> float:
-    """Unbiased HSIC, by the rows that the first pass kept."""
-
-    def means() -> Sequence[float]:
-        session.step(ESTIMATE)
-        for _, kept in found.data:
-            if kept is not None:
-                return block_means(features, *kept)
-        blocks = KeptBlocks.of(session)
-        return block_means(features, blocks, blocks.drawn(session))
-
-    return unbiased_hsic(session.n, size, session.fixed(means))
+def _means_over_blocks(
+    session: Session, features: Sequence[Features], found: Replicated
+) -> Sequence[float]:
+    """What makes HSIC of two kernels unbiased, by the rows that the first pass kept."""
+    session.step(ESTIMATE)
+    for told in found.told:
+        if told.kept is not None:
+            return block_means(features, *told.kept)
+    blocks = KeptBlocks.of(session)
+    return block_means(features, blocks, blocks.drawn(session))
 
 
 # Random Fourier features.
@@ -1011,6 +1006,7 @@ class NystromHSIC(OnLandmarks):
     ranks: ClassVar[bool] = True
     nulls = Shifts, Permutation, Chain, Gamma, Spectral, Martingale
     takes_missing: ClassVar[bool] = True
+    keeps_blocks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

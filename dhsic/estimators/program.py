@@ -9,16 +9,16 @@ kernels of two variables computes them, in the same passes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import DTypeLike
 
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.jackknife import Deletion
-from dhsic.engine.plan import DriverStep, Plan
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
@@ -34,6 +34,7 @@ from dhsic.nulls import (
     Distribution,
     FromReplicates,
     Replicates,
+    Resampling,
     Shifts,
     Strength,
     aggregate,
@@ -50,10 +51,12 @@ from dhsic.statistics.jackknife import (
     jackknife,
 )
 
+Planned = Callable[[Session], Plan]
 Tested = tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]
 """The outcome of a test; of several kernels or stages, with what each says by itself."""
 
 _LEVEL = 0.95
+_PARTS_BYTES = 512  # of `Parts`
 _OF_EACH = 3  # pairs of kernels that an earlier variable has by itself: the smooth ones
 
 _Candidate = tuple[Kernel, int, float]  # a kernel, the number of its variable, and its factor
@@ -172,14 +175,20 @@ class Method:
         """The plan of the run, which times one block of it; a refusal names what would fit."""
 
         def run(part: Session) -> None:
-            self.run(part)
+            kept = keeping(part, asked)
+            tested, *_ = self.run(kept)
             for one in asked:
-                one.run(part)
+                one.run(kept, tested.estimate)
 
-        plan, names = self._planned(session), (self.estimator.name, self.null.name)
-        steps = [step for one in asked for step in one.plan(session).steps]
+        plan, names = self._planned(keeping(session, asked)), (self.estimator.name, self.null.name)
+        steps = [step for one in asked for step in one.steps(session)]
         plan = replace(plan, steps=(*plan.steps, *steps))
         return described_plan(plan, partial(session.timed, run), *names, self.combinations.kernels)
+
+    @property
+    def planner(self) -> Planned | None:
+        """The plan of the test alone, where its passes sum what replicates are of."""
+        return self._planned if isinstance(drawn_by(self.null), Resampling) else None
 
     def _planned(self, session: Session) -> Plan:
         once = partial(plan_once, null=drawn_by(self.null))
@@ -237,6 +246,8 @@ class Intervals:
         The smallest dependence that matters, by an estimator whose largest value is 1.
     tells : bool, optional
         Whether the interval is told.
+    told : bool, optional
+        Whether the passes of a test keep the blocks, so that nothing is read again.
     """
 
     estimator: Estimator
@@ -245,6 +256,10 @@ class Intervals:
     blocks: int
     minimum: float | None = None
     tells: bool = True
+    told: bool = False
+
+    own: ClassVar[bool] = False
+    """Whether HSIC of the variables with themselves is needed, too."""
 
     @classmethod
     def of(
@@ -254,8 +269,9 @@ class Intervals:
         combinations: Combinations,
         level: float,
         minimum: float | None = None,
+        test: Planned | None = None,
     ) -> Intervals:
-        """With as many blocks as fit the memory.
+        """With as many blocks as fit the memory; `test` plans the test whose estimate it is.
 
         Raises
         ------
@@ -272,8 +288,17 @@ class Intervals:
             raise InvalidArgumentError(msg)
         most = block_count(session.n)
         counts = sorted({most, max(most // 2, FEWEST_BLOCKS), FEWEST_BLOCKS}, reverse=True)
-        each = [cls(estimator, combinations, level, blocks, minimum) for blocks in counts]
-        return next((one for one in each if one.plan(session).fits), each[-1])
+        told = test is not None and estimator.keeps_blocks
+        each = [cls(estimator, combinations, level, b, minimum, told=told) for b in counts]
+
+        def fits(one: Intervals) -> bool:
+            return (test(one.leaving_out(session)) if told and test else one.plan(session)).fits
+
+        return next(filter(fits, each), each[-1])
+
+    def steps(self, session: Session) -> Sequence[DriverStep | PassPlan]:
+        """Those of its plan, beside a test that keeps the blocks."""
+        return [self._last([])] if self.told else self.plan(session).steps
 
     def plan(self, session: Session) -> Plan:
         """The plan of the estimates with all blocks."""
@@ -289,16 +314,32 @@ class Intervals:
         some = (replace(self, combinations=self.combinations.part(half)) for half in halves)
         return [part for one in some for part in one.parts(session)]
 
-    def run(self, session: Session) -> tuple[Estimate, dict[str, Any]]:
-        """The estimate by one combination, and the fields that say how sure it is."""
+    def leaving_out(self, session: Session) -> Session:
+        """The run that leaves out blocks."""
+        return session.leaving_out(Deletion(self.blocks, own=self.own))
+
+    def run(
+        self, session: Session, tested: Estimate | None = None
+    ) -> tuple[Estimate, dict[str, Any]]:
+        """The estimate by one combination, and the fields that say how sure it is.
+
+        Parameters
+        ----------
+        session : Session
+            The run; that of a test which tells what is asked, see `keeping`.
+        tested : Estimate, optional
+            That of the test.
+        """
         made: list[Estimate] = []
 
-        def measure(part: Session) -> list[Parts]:
-            made.append(self.measure(part))
-            return [made[-1].parts]
+        def measure(part: Session) -> list[Sequence[Parts]]:
+            made.append(tested if tested and self.told else self.measure(part))
+            return [self.parts_of(made[-1], made[0])]
 
-        found, whole = jackknife(session, self.blocks, measure), made[0]
-        told: dict[str, Any] = {"interval": self.interval(found)} if self.tells else {}
+        found = jackknife(session if self.told else self.leaving_out(session), measure)
+        whole, told = made[0], dict[str, Any]()
+        if self.tells:
+            told["interval"] = self.interval(found)
         if self.minimum is not None:
             measured = found.measured(unbiased=self.unbiased)
             told["minimum"] = measured.effect(self.minimum, self.level, whole.quantity)
@@ -315,11 +356,19 @@ class Intervals:
         """The estimate of a part of the rows."""
         return self.estimator.estimate(part, self.combinations.kernels)
 
-    def of_features(self, session: Session) -> list[tuple[Interval, Interval]]:
+    def parts_of(self, estimate: Estimate, whole: Estimate) -> Sequence[Parts]:
+        """What an estimate is made of, beside that of all rows."""
+        del whole
+        return estimate.parts
+
+    def of_features(
+        self, session: Session, tested: GridOutcome | None = None
+    ) -> list[tuple[Interval, Interval]]:
         """Those of squared HSIC and of CKA of every feature, from one pass or one after others."""
         intervals = []
-        for some in self.parts(session):
-            found = jackknife(session, self.blocks, some._hsic_and_cka)
+        for some in [self] if self.told else self.parts(session):
+            run = session if self.told else self.leaving_out(session)
+            found = jackknife(run, partial(some._hsic_and_cka, tested))
             count = len(some.combinations)
             intervals += [
                 (
@@ -335,30 +384,39 @@ class Intervals:
         measured = found.measured(c, unbiased=self.unbiased)
         return measured.interval(self.level, self.estimator.largest)
 
-    def _hsic_and_cka(self, part: Session) -> list[Parts]:
-        outcome = self.estimator.test_grid(part, self.combinations, None)
+    def _hsic_and_cka(self, tested: GridOutcome | None, part: Session) -> list[list[Parts]]:
+        outcome = tested if tested and self.told else None
+        outcome = outcome or self.estimator.test_grid(part, self.combinations, None)
         assert outcome.own is not None
         hsic = [one.parts for one in outcome.estimates]
         each = zip(hsic, outcome.cka().tolist(), outcome.own.tolist(), strict=True)
         cka = [
-            one._replace(value=value, own=one.own or tuple(own), divided=True)
-            for one, value, own in each
+            [Parts(value, p.size, p.own or tuple(own), True, p.excess) for p in parts]
+            for parts, value, own in each
         ]
-        return [*hsic, *cka]
+        return [*map(list, hsic), *cka]
 
     def _of_part(self, session: Session) -> Plan:
-        plan = plan_of_blocks(self.estimator, session, self.combinations, self.blocks)
-        # The sums of blocks wait there while each is taken off.
-        held = sum(step.bytes_to_driver for step in plan.passes)
-        working = max(s.working_bytes for s in plan.steps if isinstance(s, DriverStep))
-        return replace(plan, steps=(*plan.steps, DriverStep(LEAVING, held + working)))
+        plan = plan_once(self.estimator, self.leaving_out(session), self.combinations, None)
+        return replace(plan, steps=(*plan.steps, self._last(plan.steps)))
+
+    def _last(self, steps: Sequence[DriverStep | PassPlan]) -> DriverStep:
+        held = 2 * _PARTS_BYTES * (1 + self.blocks) * len(self.combinations)
+        if not self.estimator.keeps_blocks:
+            # The sums of blocks wait there while each is taken off.
+            held += sum(one.bytes_to_driver for one in steps if isinstance(one, PassPlan))
+            held += max(one.working_bytes for one in steps if isinstance(one, DriverStep))
+        return DriverStep(LEAVING, held)
 
 
-def plan_of_blocks(
-    estimator: Estimator, session: Session, combinations: Combinations, blocks: int | None = None
-) -> Plan:
-    """The plan of estimates with blocks of rows left out, by default as many as the rows allow."""
-    deletion = Deletion(blocks or block_count(session.n))
+def keeping(session: Session, asked: Sequence[Intervals]) -> Session:
+    """The run of a test, whose passes keep blocks of rows where they tell what is asked."""
+    return next((one.leaving_out(session) for one in asked if one.told), session)
+
+
+def plan_of_blocks(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+    """The plan of estimates with as many blocks of rows left out as the rows allow."""
+    deletion = Deletion(block_count(session.n))
     return plan_once(estimator, session.leaving_out(deletion), combinations, None)
 
 
@@ -368,8 +426,11 @@ def assessments(
     kernels: Sequence[Kernel],
     confidence: float | None,
     minimum: float | None,
+    test: Planned | None = None,
 ) -> tuple[Intervals, ...]:
     """What is asked of an estimate: its interval, and whether CKA or dCor is as large as a minimum.
+
+    `test` plans the test whose estimate it is.
 
     Raises
     ------
@@ -392,7 +453,7 @@ def assessments(
         both = confidence is not None and bounded == estimator
         asked.append(replace(effect, tells=both))
     if confidence is not None and (minimum is None or bounded != estimator):
-        asked.append(Intervals.of(session, estimator, combinations, level))
+        asked.append(Intervals.of(session, estimator, combinations, level, test=test))
     return tuple(asked)
 
 

@@ -223,7 +223,8 @@ class Layout:
         firsts = [first for some in alike.values() for first in some]
         # Firsts stand before seconds, so that what permutations move is at the end.
         moved = sorted({pair[1] for pair in pairs})
-        order = {k: at for at, k in enumerate(dict.fromkeys([*firsts, *moved]))}
+        alone = [k for k in features if k not in {*firsts, *moved}]
+        order = {k: at for at, k in enumerate(dict.fromkeys([*alone, *firsts, *moved]))}
         kernels = {k: features[k] for k in order}
         places = dict(zip(order, consecutive(f.n_summed for f in kernels.values()), strict=True))
         # Only features that stand side by side are multiplied without a copy.
@@ -293,7 +294,7 @@ class Layout:
     @property
     def n_products(self) -> int:
         """P."""
-        return int(self.crossings[-1].at.stop)
+        return int(self.crossings[-1].at.stop) if self.crossings else 0
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic.engine.jackknife import Deletion, rows_by_block
+from dhsic.engine.jackknife import rows_by_block
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
@@ -224,26 +224,28 @@ def block_count(n: int) -> int:
 
 
 def jackknife(
-    session: Session, blocks: int, measure: Callable[[Session], Sequence[Parts]]
+    session: Session, measure: Callable[[Session], Sequence[Sequence[Parts]]]
 ) -> Jackknifed:
     """Measures of all rows, and of all but each of the blocks; the data are read once.
 
     Parameters
     ----------
     session : Session
-        The run.
-    blocks : int
-        Number of blocks, B.
+        The run, which leaves out blocks.
     measure : callable
-        From a run to the parts of C estimates. It takes the same passes whichever block is left
-        out.
+        From a run to what C estimates are made of: of all rows, and of those without each block
+        where a statistic keeps blocks; else of the rows of the run alone. It takes the same passes
+        whichever block is left out.
     """
-    deletion = Deletion(blocks)
-    estimates = [measure(session.leaving_out(deletion))]
-    if session.is_timed:  # one block of the data has a few of the blocks
-        return Jackknifed.of(estimates * (1 + blocks), np.full(blocks, 1.0 / blocks), session.n)
+    deletion = session.deletion
+    assert deletion is not None
+    estimates = list(zip(*measure(session), strict=True))
     session.step(LEAVING)
-    estimates += [measure(session.leaving_out(deletion.without(b))) for b in range(blocks)]
+    if len(estimates) == 1 and session.is_timed:  # one block of the data has a few of the blocks
+        estimates, deletion.sizes[:] = estimates * (1 + deletion.blocks), [1] * deletion.blocks
+    elif len(estimates) == 1:
+        for other in map(deletion.without, range(deletion.blocks)):
+            estimates += zip(*measure(session.leaving_out(other)), strict=True)
     shares = np.array(deletion.sizes) / sum(deletion.sizes)
     return Jackknifed.of(estimates, shares, session.n)
 
@@ -273,34 +275,28 @@ class GramBlocks:
     dtype: np.dtype[Any]
 
     def __call__(self, blocks: range) -> tuple[Vector, Vector, Vector]:
-        """Sums over the columns of each block and the diagonal, of the rows of some blocks.
+        """Sums over the rows of some blocks, and the diagonal there.
 
-        Shapes (K, rows, B), (K, rows), and of squares and products (K + C, blocks, B).
+        Shapes (K, blocks, n), (K, rows), and of squares and products (K + C, blocks, B).
         """
-        first, last = self.bounds[[blocks.start, blocks.stop]].tolist()
-        sums = np.empty((len(self.kernels), last - first, len(self.bounds) - 1))
-        diagonal = np.empty(sums.shape[:2])
-        products = np.zeros((len(self.kernels) + len(self.chosen), len(blocks), sums.shape[2]))
-        for block, of_block in zip(blocks, products.swapaxes(0, 1), strict=True):
+        pairs = [(k, k) for k in range(len(self.kernels))] + list(self.chosen)
+        sums = np.zeros((len(self.kernels) + len(pairs), len(blocks), self.bounds[-1]))
+        diagonal = []
+        for of_block, block in zip(sums.swapaxes(0, 1), blocks, strict=True):
             begin, end = self.bounds[block : block + 2].tolist()
             for start in range(begin, end, _STRIP):
                 rows = np.arange(start, min(start + _STRIP, end))
-                at, grams = rows - first, [self._gram(k, rows) for k in range(len(self.kernels))]
-                sums[:, at] = list(map(self._by_block, grams))
-                diagonal[:, at] = [gram[rows - start, rows] for gram in grams]
+                grams = [
+                    kernel.gram(x[rows], columns, self.dtype)
+                    for kernel, (x, columns) in zip(self.kernels, self.prepared, strict=True)
+                ]
+                diagonal.append([gram[rows - start, rows] for gram in grams])
                 # In new arrays, since several products may share a kernel.
-                joint = (reduce(np.multiply, [grams[k] for k in some]) for some in self.chosen)
-                each = *map(np.square, grams), *joint
-                of_block += [self._by_block(one).sum(axis=0) for one in each]
-        return sums, diagonal, products
-
-    def _gram(self, k: int, at: NDArray[np.intp]) -> Matrix:
-        rows, columns = self.prepared[k]
-        return self.kernels[k].gram(rows[at], columns, self.dtype)
-
-    def _by_block(self, gram: Matrix) -> Vector:
-        sums: Vector = np.add.reduceat(gram, self.bounds[:-1], axis=1, dtype=np.float64)
-        return sums
+                joint = (reduce(np.multiply, [grams[k] for k in some]) for some in pairs)
+                of_block += [one.sum(axis=0, dtype=np.float64) for one in (*grams, *joint)]
+        of_rows, products = np.split(sums, [len(self.kernels)])
+        products = np.add.reduceat(products, self.bounds[:-1], axis=2)
+        return of_rows, np.concatenate(diagonal, axis=1), products
 
 
 class DeletedSums(NamedTuple):
@@ -342,10 +338,11 @@ class DeletedSums(NamedTuple):
 
     def without(self, number: int | None) -> GramSums:
         """Those of all rows, or of the rows outside of a block."""
-        sums, products = self.sums.sum(axis=2), self.products.sum(axis=(1, 2))
+        # Gram matrices are symmetric: sums over rows are those over columns.
+        sums, products = self.sums.sum(axis=1), self.products.sum(axis=(1, 2))
         rows = np.arange(sums.shape[1])
         if number is not None:
-            sums = sums - self.sums[..., number]
+            sums = sums - self.sums[:, number]
             # Pairs with one row in the block are in its row and its column of the blocks.
             within = self.products[:, number, number]
             products = products - 2.0 * self.products[:, number].sum(axis=1) + within

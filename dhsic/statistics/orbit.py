@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -55,8 +56,10 @@ class Replicated(NamedTuple):
 
     @property
     def told(self) -> list[Any]:
-        """What the sums say of every statistic, one after another."""
-        return [one for _, some in self.data for one in some]
+        """What the sums say of every statistic, in their order."""
+        each = (zip(numbers, some, strict=True) for numbers, some in self.data)
+        found = dict(chain(*each))
+        return [found[c] for c in sorted(found)]
 
 
 @dataclass(frozen=True)

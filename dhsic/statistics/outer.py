@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -27,7 +27,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep
-from dhsic.engine.reduction import Footprint, GroupBlock, add
+from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups, add
 from dhsic.engine.session import Session
 from dhsic.linalg import rounding_unit, solve_lower
 from dhsic.statistics.blocks import KeptBlocks
@@ -39,6 +39,7 @@ Matrix = NDArray[np.floating[Any]]
 Transform = NDArray[np.inexact[Any]]
 Vector = NDArray[np.float64]
 Factors = tuple[Vector | None, Vector | None]
+Pairs = Sequence[tuple[int, ...]]
 
 _WIDE = 256  # features, beyond which whitening them row by row takes long
 _TILE_BYTES = 2**25  # of the features and transforms in a task
@@ -104,13 +105,22 @@ class OuterStatistic(Statistic["OuterSums"]):
         The size of cross-covariances.
     unbiased : bool, optional
         Whether the first pass keeps rows for `unbiased_hsic`.
+    beside : sequence of tuple of int, optional
+        Every pair of which the first pass tells `Told`; () in the place of others.
+    blocks : int, optional
+        Blocks of rows that are left out of these one by one; none where it is 1.
+    own : bool, optional
+        Whether both kernels of these are measured with themselves.
     """
 
     session: Session
     features: Sequence[Features]
-    pairs: Sequence[tuple[int, ...]]
+    pairs: Pairs
     measure: Measure = SQUARED_HSIC
     unbiased: bool = False
+    beside: Pairs = ()
+    blocks: int = 1
+    own: bool = False
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -118,9 +128,19 @@ class OuterStatistic(Statistic["OuterSums"]):
     def part(self, numbers: Sequence[int]) -> Self:
         """Some of the statistics."""
         pairs = [self.pairs[c] for c in numbers]
-        part = replace(self, pairs=pairs, unbiased=self.unbiased and 0 in numbers)
-        part.__dict__["_columns"] = self._columns
-        return part
+        beside = [self.beside[c] for c in numbers] if self.beside else ()
+        unbiased = self.unbiased and 0 in numbers
+        return self._alike(pairs=pairs, unbiased=unbiased, beside=beside)
+
+    def bare(self) -> Self:
+        """The same without sums of blocks of rows."""
+        return self if self.blocks == 1 else self._alike(blocks=1)
+
+    def _alike(self, **changed: Any) -> Self:
+        """With the same features whitened row by row."""
+        other = replace(self, **changed)
+        other.__dict__["_columns"] = self._columns
+        return other
 
     def largest(self) -> Self:
         """The one of the most products."""
@@ -156,9 +176,10 @@ class OuterStatistic(Statistic["OuterSums"]):
         """The part of some features of the first variable of a pair."""
         left, right = (self.features[k] for k in self.pairs[0])
         matrix = np.eye(left.n_features) if left.by_row is None else left.by_row
-        features = replace(left, matrix=matrix[at]), right
-        unbiased = self.unbiased and at.start == 0
-        return replace(self, features=features, pairs=((0, 1),), unbiased=unbiased)
+        # What the first pass tells besides is of all features.
+        features, first = (replace(left, matrix=matrix[at]), right, left), at.start == 0
+        unbiased, beside = self.unbiased and first, ((2, 1),) if first and any(self.beside) else ()
+        return replace(self, features=features, pairs=((0, 1),), unbiased=unbiased, beside=beside)
 
     def over(self, orbit: Orbit, cosets: range) -> OuterPass:
         """The pass that sums for the permutations of some cosets."""
@@ -166,18 +187,24 @@ class OuterStatistic(Statistic["OuterSums"]):
         runtime = self.session.runtime
         share = max(1, runtime.pass_bytes // (4 * runtime.worker_threads))
         blocks = None
-        # Blocks of rows that are left out one by one have sums alone.
-        keeps = self.session.moves is None and self.session.deletion is None
-        if self.unbiased and cosets.start == 0 and keeps:
+        if self.unbiased and cosets.start == 0 and self.session.moves is None:
             blocks = KeptBlocks.of(self.session, orbit.groups)
-        kernels = {k for pair in self.pairs for k in pair}
+        beside = () if cosets.start else self.beside
+        products = tuple(dict.fromkeys(p for pair in beside for p in self._measured(pair)))
+        kernels = {k for pair in (*self.pairs, *products) for k in pair}
+        layout = Layout.of({k: self._carried(k, len(orbit)) for k in kernels}, self.pairs)
         return OuterPass(
-            Layout.of({k: self._carried(k, len(orbit)) for k in kernels}, self.pairs),
+            layout,
             orbit,
             cosets,
             min(_TILE_BYTES, max(_LEAST_TILE_BYTES, 2 ** (share.bit_length() - 1))),
             blocks,
+            Apart.of(layout, products, orbit.groups, self.blocks),
         )
+
+    def _measured(self, pair: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """A pair of which more is told, and both kernels with themselves where that is."""
+        return [pair, *((k, k) for k in pair if self.own)] if pair else []
 
     @cached_property
     def _columns(self) -> dict[int, int]:
@@ -208,7 +235,8 @@ class OuterStatistic(Statistic["OuterSums"]):
         needed = _SLAB_BYTES * session.runtime.worker_threads
         slabs = 4 * min(needed, reduction.solve_bytes // 2)
         widest = max(self.features[k].n_summed for pair in self.pairs for k in pair)
-        return DriverStep("solve", reduction.solve_bytes + slabs + 3 * 8 * widest**2)
+        beside = 2 * reduction.apart.nbytes
+        return DriverStep("solve", reduction.solve_bytes + slabs + 3 * 8 * widest**2 + beside)
 
     def values(self, session: Session, reduction: Any, sums: OuterSums) -> Permuted:
         """The statistics of the sums, which are overwritten."""
@@ -219,16 +247,30 @@ class OuterStatistic(Statistic["OuterSums"]):
             k: None if carried.matrix is not None else self.features[k].after
             for k, carried in reduction.layout.kernels.items()
         }
-        factors = tuple((factor[first], factor[second]) for first, second in self.pairs)
-        places = tuple(map(reduction.layout.place, self.pairs))
-        sizes_of = _PermutedSizes(cross, places, factors, self.measure.size)
-        if cross.nbytes <= _SERIAL_BYTES:
-            sizes = sizes_of(range(len(cross)))
-        else:
-            sizes = np.concatenate(session.map("solve", sizes_of, len(cross)))
+
+        def measured(cross: Matrix, pairs: Pairs, layout: Layout) -> Vector:
+            places = tuple(map(layout.place, pairs))
+            factors = tuple((factor[first], factor[second]) for first, second in pairs)
+            sizes_of = _PermutedSizes(cross, places, factors, self.measure.size)
+            if cross.nbytes <= _SERIAL_BYTES:
+                return sizes_of(range(len(cross)))
+            return np.concatenate(session.map("solve", sizes_of, len(cross)))
+
+        sizes = measured(cross, self.pairs, reduction.layout)
         sizes *= session.n
-        kept = None if reduction.blocks is None else (reduction.blocks, sums.kept)
-        return Permuted(sizes, errors, kept)
+        apart, of = reduction.apart, dict[tuple[int, ...], Vector]()
+        if apart.pairs:
+            each = measured(apart.covariances(sums), apart.pairs, apart.layout)
+            of = dict(zip(apart.pairs, each.T, strict=True))
+        if self.session.deletion is not None:
+            self.session.deletion.sizes[:] = apart.rows.tolist()
+        told = [
+            Told(np.stack([of[one] for one in self._measured(pair)], axis=1)) if pair else Told()
+            for pair in self.beside or [()] * len(self)
+        ]
+        if reduction.blocks is not None:
+            told[0] = told[0]._replace(kept=(reduction.blocks, sums.kept))
+        return Permuted(sizes, errors, told)
 
     def _rounding_error(
         self, reduction: OuterPass, sums: OuterSums, pair: tuple[int, ...]
@@ -266,6 +308,18 @@ class OuterStatistic(Statistic["OuterSums"]):
             weights = np.square(whitening, dtype=np.float64).sum(axis=0)
         norm = weights @ squares if by is None else sums.norms[list(layout.kernels).index(k)]
         return math.sqrt(weights @ about), math.sqrt(norm)
+
+
+class Told(NamedTuple):
+    """What the first pass says of a pair of kernels, of the data as they are."""
+
+    sizes: Vector = np.empty((0, 1))
+    """Of the pair, and of both kernels with themselves where they are measured, shape (b, 1 or 3).
+
+    Of all rows, and without each of the blocks.
+    """
+    kept: tuple[KeptBlocks, NDArray[Any]] | None = None
+    """Rows that `KeptBlocks` keeps."""
 
 
 @dataclass(frozen=True)
@@ -317,6 +371,106 @@ class OuterSums(NamedTuple):
     """Over groups, products of the squared norms of two kernels there, shape (K, K)."""
     kept: NDArray[Any]
     """Rows that `KeptBlocks` keeps, shape (blocks, rows, columns); none where there are none."""
+    means: Vector
+    """Sums of features over the rows of B blocks, see `Apart`, shape (B, D)."""
+    apart: Vector
+    """The same of products, shape (B, P)."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Products of features of the rows as they are, summed over blocks of rows apart.
+
+    Of B consecutive rows each is in another block, group after group. The rows of a group are in a
+    random order, so that blocks are alike where the data are sorted. Left over ones go with the
+    last.
+
+    Parameters
+    ----------
+    pairs : sequence of tuple of int
+        Numbers of kernels.
+    layout : Layout
+        Their features and products.
+    columns : ndarray of int
+        These features, among all of a pass.
+    groups : RowGroups
+        All groups.
+    blocks : int
+        B.
+    """
+
+    pairs: Pairs
+    layout: Layout
+    columns: NDArray[np.intp]
+    groups: RowGroups
+    blocks: int
+
+    @classmethod
+    def of(cls, whole: Layout, pairs: Pairs, groups: RowGroups, blocks: int) -> Self:
+        """Those of some kernels of a pass."""
+        layout = Layout.of({k: whole.kernels[k] for pair in pairs for k in pair}, pairs)
+        columns = (np.r_[whole.places[k]] for k in layout.kernels)
+        return cls(pairs, layout, np.concatenate([np.arange(0), *columns]), groups, blocks)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sums."""
+        return 8 * self.blocks * (self.layout.n_products + len(self.columns))
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """Of every block."""
+        each, more = divmod(self.groups.n - self.groups.n_left, self.blocks)
+        rows = each + (np.arange(self.blocks) < more)
+        rows[-1] += self.groups.n_left
+        return rows
+
+    def scratch(self, rows: int, itemsize: int) -> int:
+        """Bytes that the features of so many rows take block by block."""
+        largest = max((math.prod(one.shape) for one in self.layout.crossings), default=0)
+        columns = (rows + 2 * self.blocks) * len(self.columns)
+        return itemsize * (columns + 2 * self.blocks * largest) if self.pairs else 0
+
+    def add(self, features: Matrix, first: int, sums: OuterSums) -> None:
+        """Add products of the features of groups from a number on, (g, b, D)."""
+        if not self.pairs:
+            return
+        # From the row of block 0 on to that of the last: zeros add nothing.
+        before, width = first * self.groups.size % self.blocks, len(self.columns)
+        some = features.reshape(-1, features.shape[-1])
+        count = -(-(before + len(some)) // self.blocks)
+        rows = np.zeros((count, self.blocks, width), some.dtype)
+        within = rows.reshape(-1, width)[before : before + len(some)]
+        np.take(some, self.columns, axis=1, out=within, mode="clip")
+        self._add(rows.swapaxes(0, 1), sums.means, sums.apart)
+
+    def add_left_over(self, features: Vector, sums: OuterSums) -> None:
+        """Add those of rows that are in no group, (b, D)."""
+        if self.pairs:
+            self._add(features[None, :, self.columns], sums.means[-1:], sums.apart[-1:])
+
+    def _add(self, rows: Matrix, means: Vector, products: Vector) -> None:
+        for at in _slices(rows.shape[1], _BATCH_ROWS):
+            some = rows[:, at]
+            means += some.sum(axis=1, dtype=np.float64)
+            for crossing in self.layout.crossings:
+                left = some[..., crossing.first].swapaxes(1, 2)
+                crossing.of(products)[...] += left @ some[..., crossing.second]
+
+    def covariances(self, sums: OuterSums) -> Vector:
+        """Of all rows, and where there are several blocks without each, shape (1 + B, P)."""
+
+        def deleted(each: NDArray[Any]) -> NDArray[Any]:
+            total = each.sum(axis=0, keepdims=True)
+            return np.concatenate([total, total - each]) if self.blocks > 1 else total
+
+        n = deleted(self.rows[:, None])
+        means: Vector = deleted(sums.means) / n
+        products: Vector = deleted(sums.apart) / n
+        for crossing in self.layout.crossings:
+            left, right = means[:, crossing.first], means[:, crossing.second]
+            crossing.of(products)[...] -= left[:, :, None] * right[:, None]
+        return products
 
 
 @dataclass(frozen=True)
@@ -337,15 +491,18 @@ class OuterPass(PermutedPass[OuterSums]):
     tile_bytes : int
         Bytes of the features and transforms of groups that are multiplied at a time, or half of
         those of the sums: the more of them, the fewer times their products are added to the sums.
-    blocks : KeptBlocks, optional
+    blocks : KeptBlocks or None
         Rows to keep, which make estimates unbiased.
+    apart : Apart
+        Products of blocks of rows.
     """
 
     layout: Layout
     orbit: Orbit
     cosets: range
     tile_bytes: int
-    blocks: KeptBlocks | None = None
+    blocks: KeptBlocks | None
+    apart: Apart
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -376,10 +533,13 @@ class OuterPass(PermutedPass[OuterSums]):
         small = layout.n_features + layout.n_raw
         small += len(layout.kernels) * (len(layout.kernels) + 1)
         kept = 0 if self.blocks is None else self.blocks.nbytes(rows)
+        rows = batch_rows if self.orbit.shifted else tile * self.groups.size
+        batch += self.apart.scratch(rows, layout.dtype.itemsize)
         return Footprint(
             payload=layout.nbytes,
             scratch=tile * self._group_bytes + batch + self._dtype.itemsize * waiting + orders,
-            state=self._state_bytes + 8 * small + kept,
+            state=self._state_bytes + 8 * small + kept + self.apart.nbytes,
+            apart=self.apart.nbytes,
         )
 
     def chunk(self, block: GroupBlock) -> OuterSums:
@@ -392,12 +552,24 @@ class OuterPass(PermutedPass[OuterSums]):
             np.zeros(count),
             np.zeros((count, count)),
             np.empty((0, 0, 0)) if self.blocks is None else self.blocks.rows_of(block),
+            np.zeros((self.apart.blocks, len(self.apart.columns))),
+            np.zeros((self.apart.blocks, self.apart.layout.n_products)),
         )
         for at in _slices(block.n_groups, self._tile_groups):
             self._add_tile(block, at.start, at.stop, sums)
         if block.n_left:
             self._add_left_over(block, sums)
+        for pair in self._by_blocks:
+            total = self.apart.layout.place(pair).of(sums.apart).sum(axis=0)
+            self.layout.place(pair).of(sums.cross)[:] = total
         return sums
+
+    @property
+    def _by_blocks(self) -> set[tuple[int, ...]]:
+        """All pairs, where nothing is permuted and blocks have all products."""
+        crossings = self.layout.crossings
+        pairs: set[tuple[int, ...]] = {pair for one in crossings for pair in product(*one[:2])}
+        return pairs if len(self.orbit) == 1 and pairs <= {*self.apart.pairs} else set()
 
     def combine(self, left: OuterSums, right: OuterSums) -> OuterSums:
         """Add the sums; the rows that are kept follow each other."""
@@ -490,6 +662,8 @@ class OuterPass(PermutedPass[OuterSums]):
     def _add_tile(self, block: GroupBlock, start: int, stop: int, sums: OuterSums) -> None:
         """Add the sums over some of the groups of a block."""
         still, features = self._transforms(block, start, stop, sums)
+        if self._by_blocks:
+            return
         for total, coset in zip(sums.cross, self.cosets, strict=True):
             # The transforms of the first variable serve all cosets, which permute the second alone.
             if coset:
@@ -515,9 +689,13 @@ class OuterPass(PermutedPass[OuterSums]):
         for at in _slices(count, self._batch_groups):
             of = slice((start + at.start) * b, (start + at.stop) * b)
             features, norms[at] = self._features([x[of] for x in block.values], sums)
+            if self.orbit.shifted:
+                self.apart.add(features, block.first + start + at.start, sums)
             transforms[:, at.start * rows : at.stop * rows] = self._transform(features)
             if self._n_kept:
                 kept[at] = features[..., self._first_moved :]
+        if not self.orbit.shifted:  # more rows at a time are added to the sums fewer times
+            self.apart.add(transforms, block.first + start, sums)
         sums.norms[:] += norms.sum(axis=0)
         # The bound on rounding needs products of norms within groups.
         sums.products[:] += norms.T @ norms
@@ -562,6 +740,7 @@ class OuterPass(PermutedPass[OuterSums]):
         grouped = block.n_groups * self.groups.size
         features = self.layout.features([x[grouped:] for x in block.values]).astype(np.float64)
         sums.sums[:] += features.sum(axis=0)
+        self.apart.add_left_over(features, sums)
         for crossing in self.layout.crossings:
             product = features[:, crossing.first].T @ features[:, crossing.second]
             crossing.of(sums.cross)[:, 0] += self.orbit.n_shifts * product

@@ -107,6 +107,10 @@ class Statistic(ABC, Generic[State]):
         """The statistic whose sums are largest."""
         return self.part(range(1))
 
+    def bare(self) -> Self:
+        """The same without sums of blocks of rows, which decide neither groups nor passes."""
+        return self
+
     def orbit(self, session: Session, null: Resampling | None) -> Orbit:
         """The permutations of a null; without one the identity.
 
@@ -116,7 +120,7 @@ class Statistic(ABC, Generic[State]):
         if null is None:
             groups = Groups.of(session.n, min(session.n, self.identity_rows), session.seed)
             return Orbit(groups, 1, shifted=False)
-        largest = self.largest()
+        largest = self.largest().bare()
 
         def suits(orbit: Orbit) -> bool:
             """Whether one task can take all permutations of a statistic by itself."""
@@ -211,15 +215,12 @@ class _Part(NamedTuple):
     reduction: Pass[Any]
     plan: PassPlan
     step: DriverStep
+    needed: int
+    """Bytes of the pass, or of the step after it, without sums of blocks of rows."""
 
     def fits(self, session: Session) -> bool:
         """Whether it leaves memory for what the driver holds."""
         return self.needed <= session.runtime.pass_bytes
-
-    @property
-    def needed(self) -> int:
-        """Bytes of the pass, or of the step after it."""
-        return max(self.plan.worker_bytes, self.step.working_bytes)
 
 
 def _planned(
@@ -230,8 +231,12 @@ def _planned(
     numbers: Sequence[int] = range(1),
 ) -> _Part:
     reduction = statistic.over(orbit, cosets)
-    step = statistic.step(session, reduction)
-    return _Part(statistic, numbers, cosets, reduction, session.plan(reduction), step)
+    plan, step = session.plan(reduction), statistic.step(session, reduction)
+    needed, bare = max(plan.worker_bytes, step.working_bytes), statistic.bare()
+    # What takes little with them takes little without, too.
+    if bare is not statistic and needed > session.runtime.pass_bytes // SHARE_OF_MANY:
+        needed = _planned(session, orbit, bare, cosets).needed
+    return _Part(statistic, numbers, cosets, reduction, plan, step, needed)
 
 
 def _pieces(

@@ -61,7 +61,8 @@ def test_level__sets_the_width_and_changes_no_pvalue():
     assert inner_high < high
     for with_intervals in (wide, narrow):
         for one, other in zip(with_intervals.features, plain.features, strict=True):
-            assert (one.pvalue, one.hsic, one.cka) == (other.pvalue, other.hsic, other.cka)
+            assert (one.pvalue, one.hsic) == (other.pvalue, other.hsic)
+            assert one.cka == pytest.approx(other.cka, rel=1e-12)
 
 
 def test_frame_text_and_json__have_the_ends():
@@ -90,13 +91,14 @@ def test_groups_of_columns_and_maps__have_intervals_too():
 
 
 def test_many_columns__take_several_passes_to_the_same_intervals():
-    x, y = make(60, 12)
-    options = {"estimator": dhsic.NystromHSIC(60), "feature_kernels": "laplacian", "threads": 1}
+    x, y = make(300, 70)
+    chosen = dhsic.NystromHSIC(60, n_features=30)
+    options = {"estimator": chosen, "feature_kernels": "laplacian", "threads": 1}
     options |= {"n_resamples": 19, "confidence": 0.95}
     found, passes = [], []
-    for memory in ("300MiB", "8GiB"):
+    for memory in ("400MiB", "8GiB"):
         plan = dhsic.plan_ranking(x, y, memory=memory, **options)
-        passes.append(sum(one.name.endswith("of blocks") for one in plan.passes))
+        passes.append(len(plan.passes))
         found.append(ends_of(dhsic.rank_features(x, y, memory=memory, rng=0, **options)))
     assert passes[0] > passes[1] == 1
     np.testing.assert_allclose(*found, rtol=1e-12)

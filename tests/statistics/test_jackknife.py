@@ -5,6 +5,7 @@ densities, and distance correlation is of Szekely, Rizzo and Bakirov (2007), the
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ import dhsic
 from dhsic.engine.jackknife import block_numbers
 from dhsic.estimators.registry import ESTIMATORS
 from dhsic.kernels import Distance, Gaussian
+from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.jackknife import Assessed
 from tests.oracles import centred_gram, cka, u_centred
+from tests.places import Heard
 
 KERNELS = Gaussian(gamma=0.5), Gaussian(gamma=0.3)
 DISTANCES = Distance(1.0), Distance(1.0)
@@ -43,10 +46,14 @@ def halves(grams, unbiased):
     return [float((one * other).sum()) / scale for one, other in ((a, b), (a, a), (b, b))]
 
 
-def by_hand(grams, seed, *, divided, unbiased, own=True):
+def by_hand(grams, seed, *, divided, unbiased, own=True, size=None):
     """Centre, error, excess and pairs, from Gram matrices without the rows of each block."""
     n = len(grams[0])
     numbers = block_numbers(seed, 0, n, 50)
+    if size is not None:  # of features every fiftieth row in the order of groups, then those left
+        groups = Groups.of(n, size, seed)
+        moved = groups.count * groups.size
+        numbers[groups.members(0, groups.count)] = [*(np.arange(moved) % 50), *[49] * (n - moved)]
     rest = [np.flatnonzero(numbers != b) for b in range(50)]
     kept = [len(rows) / n for rows in rest]
     every = [np.arange(n), *rest]
@@ -161,10 +168,39 @@ def test_interval__of_features_is_that_of_all_pairs_where_all_rows_are_landmarks
     chosen = ESTIMATORS[estimator](n_landmarks=211)
     found = dhsic.hsic(x, y, kernels=kernels, estimator=chosen, confidence=0.95, rng=7)
     grams, divided = [k(v) for k, v in zip(kernels, (x, y), strict=True)], estimator == "cka"
-    expected = by_hand(grams, found.seed, divided=divided, unbiased=False, own=divided)
+    kind = {"divided": divided, "own": divided, "size": None if divided else 211}
+    expected = by_hand(grams, found.seed, unbiased=False, **kind)
     check(found, expected, rel=1e-5)
     if divided:
         assert found.estimate == pytest.approx(cka(*grams), rel=1e-5)
+
+
+def test_interval__of_a_test_leaves_out_every_fiftieth_row_of_the_groups_that_it_shifts():
+    x, y = normal(0.6, 211, 1)
+    chosen = dhsic.NystromHSIC(n_landmarks=211)
+    options = {"kernels": KERNELS, "estimator": chosen, "n_resamples": 19, "confidence": 0.95}
+    found = dhsic.independence_test(x, y, rng=7, **options)
+    grams = [k(v[:, None]) for k, v in zip(KERNELS, (x, y), strict=True)]
+    kind = {"divided": False, "own": False, "unbiased": False, "size": 19}
+    check(found, by_hand(grams, found.seed, **kind), rel=1e-5)
+
+
+@pytest.mark.parametrize("null", ["shifts", "permutation"])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_confidence__takes_no_other_pass_and_changes_no_digit_of_a_test_by_features(columns, null):
+    x = np.random.default_rng(0).standard_normal((1500, columns))
+    y = 0.1 * x[:, 0] + np.random.default_rng(1).standard_normal(1500)
+    heard, options = [Heard(), Heard()], {"estimator": "nystrom-hsic", "n_resamples": 99}
+    found, alone = (
+        dhsic.independence_test(x, y, null=null, rng=0, confidence=level, progress=one, **options)
+        for level, one in zip((0.9, None), heard, strict=True)
+    )
+    assert found.interval.low <= found.interval.centre <= found.interval.high
+    assert replace(found, interval=None, passes=(), seconds=0.0).to_json() == (
+        replace(alone, passes=(), seconds=0.0).to_json()
+    )
+    names, others = ([one.name for one in each.of("PassStarted")] for each in heard)
+    assert names == others
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,15 @@ def test_interval__of_every_estimator_is_near_that_of_all_pairs(estimator, rng):
     assert type(found).from_json(found.to_json()) == found
 
 
+@pytest.mark.parametrize("null", ["shifts", "permutation"])
+def test_interval__of_another_pass_is_about_that_of_the_test(samples, null):
+    options = {"kernels": "gaussian", "estimator": "nystrom-mmd", "confidence": 0.95}
+    with_test = compare(*samples, null=null, n_resamples=99, **options)
+    alone = dhsic.two_sample_test(*samples, null="spectral", rng=1, **options)
+    assert with_test.interval.centre == pytest.approx(alone.interval.centre, rel=0.05)
+    assert with_test.interval.error == pytest.approx(alone.interval.error, rel=0.5)
+
+
 def test_level__sets_the_width_and_changes_no_pvalue(samples):
     plain, wide, narrow = (compare(*samples, confidence=level) for level in (None, 0.99, 0.8))
     assert plain.interval is None
