@@ -1435,10 +1435,10 @@ def aggregate(
     (1, True)
     """
     count = len(statistics)
-    apart = share > 0.0 and count > np.size(reference)
+    soft, first = how == "soft", np.zeros(count, np.bool_)
+    first[reference] = share > 0.0 and count > np.size(reference) and not soft
     weights = _combination_weights(count, reference, share)
     own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
-    soft = how == "soft"
     parts: list[_Scores | None] = [None, None]
     for columns in _bunches(len(replicates), count):
         rows = np.vstack([statistics[columns], replicates[:, columns]])
@@ -1457,8 +1457,7 @@ def aggregate(
             distances = _counts_below(rows, ties) + 0.5 + np.arctan(distances) / math.pi
             errors /= math.pi
         numbers = np.arange(columns.start, columns.stop)
-        first = np.isin(numbers, reference) & (apart and not soft)
-        for k, taken in enumerate((first, ~first)):
+        for k, taken in enumerate((first[columns], ~first[columns])):
             if taken.any():
                 each = distances if taken.all() else distances[:, taken]
                 found = _Scores.of(each, errors[taken], numbers[taken], soft=soft)

@@ -94,8 +94,12 @@ def worker_peak_bytes(client: Any) -> int | None:
 def resident_bytes() -> tuple[int, int]:
     """Resident bytes of this process, and those of them that are pages of files, where known."""
     with suppress(OSError):
-        with open("/proc/self/statm", "rb") as file:
-            _, resident, of_files, *_ = map(int, file.read().split())
+        # In half the time of `open`.
+        file = os.open("/proc/self/statm", os.O_RDONLY)
+        try:
+            _, resident, of_files, *_ = map(int, os.read(file, 4096).split())
+        finally:
+            os.close(file)
         page = os.sysconf("SC_PAGE_SIZE")
         return resident * page, of_files * page
     import psutil
@@ -242,7 +246,8 @@ class Budget:
     def _excess(self, more: int) -> int:
         now, resident = time.monotonic(), own_bytes()
         with _lock:
-            mine = _seen.setdefault(self.run, _SeenRun(self.allowed, resident))
+            if (mine := _seen.get(self.run)) is None:
+                mine = _seen[self.run] = _SeenRun(self.allowed, resident)
             mine.last, mine.held[id(self)] = now, self
             # Runs that looked lately share this process, and may take what they were allowed.
             others = [one for one in _seen.values() if now - one.last < _RECENT_SECONDS]
@@ -303,10 +308,14 @@ class Runtime:
     budget: Budget | None = field(default=None, compare=False, metadata=TRANSIENT)
     baseline: int | None = field(default=None, compare=False, metadata=TRANSIENT)
 
-    def make_room(self) -> None:
-        """Have this process give back freed memory where the largest step would need it."""
-        if self.budget is not None and self.budget.planned is not None and self.client is None:
-            self.budget.make_room(self.budget.planned - self.libraries_bytes)
+    def make_room(self) -> bool:
+        """Have this process give back freed memory where the largest step would need it.
+
+        Returns whether it fits then, and false where that is not known.
+        """
+        if self.budget is None or self.budget.planned is None or self.client is not None:
+            return False
+        return self.budget.make_room(self.budget.planned - self.libraries_bytes)
 
     def planned(self, peak: int, baseline: int) -> Runtime:
         """The same for a run that has so many bytes in its plan, of which some are the libraries'.

@@ -108,16 +108,14 @@ class _Judged(NamedTuple):
         combinations, whole = self.outcome.combinations, self.whole
         if len(combinations) == 1:
             return None
-        columns = zip(self.outcome.statistics, whole.standardised, whole.pvalues, strict=True)
+        columns = self.outcome.statistics, whole.standardised, whole.pvalues
+        specs = [kernel.spec() for kernel in combinations.kernels]
+        factors = combinations.length_factors()
         each = (
             KernelCombination(
-                tuple(kernel.spec() for kernel in combinations.kernels_of(c)),
-                float(statistic),
-                float(standardised),
-                float(p),
-                combinations.factors_of(c),
+                tuple(combinations.of(specs, c)), *numbers, tuple(combinations.of(factors, c))
             )
-            for c, (statistic, standardised, p) in enumerate(columns)
+            for c, numbers in enumerate(zip(*(x.tolist() for x in columns), strict=True))
         )
         return GridSummary(
             self.grid.aggregate,

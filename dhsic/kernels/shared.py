@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -17,7 +17,6 @@ from dhsic.kernels.wrap import Found, rows_beside
 Tile = NDArray[Any]
 Values: TypeAlias = Sequence[NDArray[Any]]
 
-_ALL = range(2**62)
 _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
 
 
@@ -84,35 +83,18 @@ class SharedTiles:
         """Columns of all prepared arrays for variables of so many columns each."""
         return sum(self.kernels[k].width(dims[self.variables[k]]) for k in self.roots)
 
-    def rows(self, values: Values, dtype: DTypeLike, needed: Container[int] = _ALL) -> list[Matrix]:
-        """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root.
-
-        Kernels that are not needed have arrays without columns.
-        """
+    def rows(self, values: Values, dtype: DTypeLike) -> list[Matrix]:
+        """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root."""
         found: list[Found] = [{} for _ in values]
-        none = np.empty((len(values[0]), 0), dtype)
-        each = [(k, self.kernels[k], self.variables[k]) for k in self.roots]
-        return [
-            rows_beside(kernel, values[m], dtype, found[m]) if k in needed else none
-            for k, kernel, m in each
-        ]
+        each = [(self.kernels[k], self.variables[k]) for k in self.roots]
+        return [rows_beside(kernel, values[m], dtype, found[m]) for kernel, m in each]
 
     def rows_and_columns(
-        self, values: Values, dtype: DTypeLike, needed: Container[int] = _ALL
+        self, values: Values, dtype: DTypeLike
     ) -> tuple[list[Matrix], list[Matrix]]:
         """Prepare rows as both arguments of `tiles`, as `rows`."""
-        rows = self.rows(values, dtype, needed)
-        pairs = zip(self.roots, rows, strict=True)
-        return rows, [self.kernels[k].as_columns(x) if k in needed else x for k, x in pairs]
-
-    def sources(self, wanted: Iterable[int]) -> frozenset[int]:
-        """Some kernels, and those that their tiles follow from."""
-        needed = set(wanted)
-        # From the last to the first, since a source may follow from another one.
-        for k, source, *_ in reversed(self.powers):
-            if k in needed:
-                needed.add(source)
-        return frozenset(needed)
+        rows = self.rows(values, dtype)
+        return rows, [self.kernels[k].as_columns(x) for k, x in zip(self.roots, rows, strict=True)]
 
     def tiles(
         self,
@@ -120,28 +102,23 @@ class SharedTiles:
         columns: Sequence[Matrix],
         outs: Sequence[Tile],
         work: Tile,
-        needed: Container[int] = _ALL,
     ) -> None:
-        """Write the tiles of the kernels that are needed.
+        """Write the tiles of all kernels.
 
         Parameters
         ----------
         rows, columns : sequence of ndarray, shapes (b, w_k) and (p, w_k)
             One for every root, from `rows` and `columns`, or slices of them along axis 0.
         outs : sequence of ndarray, shapes (b, p)
-            All K of them. Overwritten, but for those that are not needed.
+            All K of them. Overwritten.
         work : ndarray, shape (work_tiles, b, p)
             Scratch, with the dtype of `outs`.
-        needed : container of int, optional
-            Kernels, with all that they follow from, as `sources` says; all where not given.
         """
         # Roots first, since the others are squares of them.
         for k, x, z in zip(self.roots, rows, columns, strict=True):
-            if k in needed:
-                self.kernels[k].tile(x, z, outs[k], work)
+            self.kernels[k].tile(x, z, outs[k], work)
         for power in self.powers:
-            if power.k in needed:
-                power.of(outs[power.source], outs[power.k])
+            power.of(outs[power.source], outs[power.k])
 
 
 def powers_among(tiles: Sequence[tuple[Hashable, float]]) -> tuple[Power, ...]:
