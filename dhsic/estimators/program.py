@@ -109,13 +109,14 @@ class _Judged(NamedTuple):
         if len(combinations) == 1:
             return None
         columns = self.outcome.statistics, whole.standardised, whole.pvalues
+        numbers = zip(*(x.tolist() for x in columns), strict=True)
         specs = [kernel.spec() for kernel in combinations.kernels]
-        factors = combinations.length_factors()
+        factors, of = combinations.length_factors(), combinations.of
         each = (
             KernelCombination(
-                tuple(combinations.of(specs, c)), *numbers, tuple(combinations.of(factors, c))
+                tuple(of(specs, c)), statistic, standardised, p, tuple(of(factors, c))
             )
-            for c, numbers in enumerate(zip(*(x.tolist() for x in columns), strict=True))
+            for c, (statistic, standardised, p) in enumerate(numbers)
         )
         return GridSummary(
             self.grid.aggregate,

@@ -643,7 +643,8 @@ class Ranked(OfKernel):
             found[None] = _ordered(x, self._arrays)
         # Kernels of other lengths have the same knots, and heights are found once for all.
         if id(self._arrays) not in found:
-            found[id(self._arrays)] = _interpolated(*found[None], self._arrays)
+            columns, orders = found[None]
+            found[id(self._arrays)] = _interpolated(columns, orders, self._arrays)
         heights: Vector = found[id(self._arrays)]
         return heights
 
@@ -714,7 +715,7 @@ def _all_knots(sample: bytes, columns: int, scale: Scale) -> tuple[_Arrays, tupl
     return arrays, tuple(tuples)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def _heights(of_values: bytes, scale: Scale) -> tuple[Indices, Vector, tuple[float, ...]]:
     """Places of the knots among values that come so often, ascending, and what they become.
 

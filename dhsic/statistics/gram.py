@@ -648,13 +648,6 @@ class HeldLines(NamedTuple):
         return count * (b // 2 + 1 + groups.n_left) + math.comb(count, 2) * b
 
 
-def _gathered_at_once(reduction: GramPass) -> tuple[int, int]:
-    """Cosets, and lines of each of them, that are gathered at a time."""
-    every = HeldLines.count_of(reduction.groups)
-    lines = max(1, _GATHERED_BYTES // (reduction.length * reduction.dtype.itemsize))
-    return min(len(reduction.cosets), max(1, lines // every)), min(every, lines)
-
-
 def add_held(
     reduction: GramPass, sums: PairSums, grams: Sequence[Matrix], orders: Mapping[int, Indices]
 ) -> None:
@@ -678,15 +671,17 @@ def add_held(
     meeting: dict[int, list[int]] = {}
     for c, (_, right) in enumerate(reduction.chosen):
         meeting.setdefault(right, []).append(c)
-    step, part = _gathered_at_once(reduction)
+    # Cosets, and lines of each of them, that are gathered at a time.
+    most = max(1, _GATHERED_BYTES // (length * reduction.dtype.itemsize))
+    step, part = min(len(reduction.cosets), max(1, most // len(places))), min(len(places), most)
     kind = next(iter(own.values())).dtype
     weights = lines.weights.astype(kind)
     # Written again and again: fresh pages take as long as transforms.
     gathered = np.empty((step, part, groups.size), reduction.dtype)
     spectra = np.empty((2, step, part, reduction.frequencies), kind)
-    for m in {reduction.variables[right] for right in meeting}:
-        for r, d in itertools.product(range(0, len(orders[m]), step), range(0, len(weights), part)):
-            some, at, on = orders[m][r : r + step], slice(r, r + step), slice(d, d + part)
+    for m, every in orders.items():
+        for r, d in itertools.product(range(0, len(every), step), range(0, len(weights), part)):
+            some, at, on = every[r : r + step], slice(r, r + step), slice(d, d + part)
             places = n * some[:, lines.rows[on]] + some[:, lines.columns[on]]
             here = np.s_[: len(places), : places.shape[1]]
             for right in (k for k in meeting if reduction.variables[k] == m):
