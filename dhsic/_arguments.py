@@ -494,8 +494,8 @@ def check_kernel(kernel: Kernel, kinds: Sequence[ValueKind], what: str) -> None:
     InvalidArgumentError
         Names what it is for.
     """
-    measured = [j for j in kernel.measured(len(kinds)) if j < len(kinds)]
-    if not any(kinds[j] == "category" for j in measured):
+    codes = [j for j, kind in enumerate(kinds) if kind == "category"]
+    if not codes or kernel.measured(len(kinds)).isdisjoint(codes):
         return
     suited = by_type(kinds, Gaussian()).spec()
     msg = (

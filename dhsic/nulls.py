@@ -1430,13 +1430,14 @@ def aggregate(
     (1, True)
     """
     count = len(statistics)
-    apart = share > 0.0 and count > np.size(reference)
+    soft, first = how == "soft", np.zeros(count, np.bool_)
+    first[reference] = share > 0.0 and count > np.size(reference) and not soft
     weights = _combination_weights(count, reference, share)
     own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
-    soft = how == "soft"
     parts = [_Scores(np.full(len(replicates) + 1, -np.inf), 0.0, 0, -np.inf)] * 2
     for columns in _bunches(len(replicates), count):
-        rows = np.vstack([statistics[columns], replicates[:, columns]])
+        # Column after column, which are reduced in half the time.
+        rows = np.asfortranarray(np.vstack([statistics[columns], replicates[:, columns]]))
         distances, errors, ties, spread = standardised(rows, rounding[columns], dtype)
         own[columns] = _own_distance(rows, spread, ties)
         np.maximum(strongest, distances[1:].max(axis=1), out=strongest)
@@ -1452,13 +1453,12 @@ def aggregate(
             distances = _counts_below(rows, ties) + 0.5 + np.arctan(distances) / math.pi
             errors /= math.pi
         numbers = np.arange(columns.start, columns.stop)
-        first = np.isin(numbers, reference) & (apart and not soft)
-        for k, taken in enumerate((first, ~first)):
+        for k, taken in enumerate((first[columns], ~first[columns])):
             if taken.any():
                 some = distances[:, taken], errors[taken], numbers[taken]
                 parts[k] = parts[k].beside(*some, soft=soft)
     alone, others = parts
-    scores = _shared(alone, others, share) if apart and not soft else others
+    scores = _shared(alone, others, share) if first.any() else others
     return Aggregated(
         float(scores.values[0]),
         Replicates(scores.values[1:]),

@@ -42,7 +42,7 @@ from dhsic.engine.reduction import (
     pickled,
     unpacked,
 )
-from dhsic.engine.runtime import Budget, Runtime, check_process_memory, reuse_freed_memory
+from dhsic.engine.runtime import Budget, Runtime, check_process_memory
 from dhsic.engine.supervision import as_they_finish, explained_failures, fetched, threads_of_workers
 
 if TYPE_CHECKING:
@@ -423,7 +423,6 @@ def run_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Partial[Any]:
     # A worker that sees another folder would write where nobody looks.
     if work.shards is not None:
         work.shards.check()
-    reuse_freed_memory()
     check_process_memory(work.budget)
     began = time.perf_counter()
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words

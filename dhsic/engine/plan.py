@@ -483,14 +483,14 @@ def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime)
     plan = PassPlan(reduction.name, n, tuple(bounds), 0, 0, 0, 0, reduction.pairs, groups=groups)
     # Bytes need the blocks, and the largest of these the bounds.
     cost = reduction.footprint(rows := int(plan.block_rows.max()))
-    plan = replace(plan, rows_per_block=rows, bytes_to_driver=cost.state)
     remote = runtime.client is not None
-    plan = replace(plan, ways=tuple(_way_of(source, plan, remote) for source in sources))
+    ways = tuple(_way_of(source, plan, remote) for source in sources)
+    plan = replace(plan, rows_per_block=rows, bytes_to_driver=cost.state, ways=ways)
     # Arrays in memory are sent to the workers whole, and one of them may get it all, as it may of
     # what a graph computes where all pairs share it.
-    ways = list(zip(sources, plan.ways, strict=True))
-    sent = n * sum(source.row_bytes for source, way in ways if way == "sent")
-    shared = sum(cut_bytes(source) for source, way in ways if plan.pairs and way in MADE)
+    pairs = list(zip(sources, ways, strict=True))
+    sent = n * sum(source.row_bytes for source, way in pairs if way == "sent")
+    shared = sum(cut_bytes(source) for source, way in pairs if plan.pairs and way in MADE)
     threads = min(runtime.worker_threads, plan.leaves)
     # Of the tree on every level one less than a task combines may wait, beside those that threads
     # have; two are on the way to the sum of more than two.

@@ -379,8 +379,8 @@ class Session:
         MemoryBudgetError
             This process takes more memory than it was allowed.
         """
-        self.runtime.make_room()
-        check_process_memory(self.runtime.budget)
+        if not self.runtime.make_room():
+            check_process_memory(self.runtime.budget)
         if self._done.pilot is not None:
             self._done.pilot.step(name)
         self.listener(StepStarted(name))

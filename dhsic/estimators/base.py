@@ -341,10 +341,10 @@ def _is_own(kernel: Kernel) -> bool:
 
 def _is_scaleless(kernel: Kernel) -> bool:
     """Whether it compares labels, and numbers by their ranks alone."""
+    if isinstance(kernel, Ranked):
+        return True
     parts = _parts(kernel)
-    return isinstance(kernel, Ranked) or (
-        all(map(_is_scaleless, parts)) if parts else not kernel.measured(1)
-    )
+    return all(map(_is_scaleless, parts)) if parts else not kernel.measured(1)
 
 
 def _parts(kernel: Kernel) -> list[Kernel]:
@@ -535,7 +535,7 @@ def fitting_samples(
     there = list(map(filled, drawn))  # a column is the same where its values are
     same = [(sample == sample[0]).all(axis=0) for sample in there]
     whole = {m: tuple(range(len(columns))) for m, columns in enumerate(same) if columns.all()}
-    parts = [(m, at) for kernel, m in kernels for at in _still(kernel, same[m])]
+    parts = [(m, at) for kernel, m in kernels if same[m].any() for at in _still(kernel, same[m])]
     found = beyond(session, there, list(dict.fromkeys([*whole.items(), *parts])))
     constant = {m for m, columns in whole.items() if not found[m, columns].total}
     if constant and not session.takes_constants:
@@ -554,6 +554,8 @@ def fitting_samples(
             # value, so that the kernel finds a scale.
             value = there[m][0]
             return np.vstack([drawn[m], value + np.maximum(1.0, np.abs(value))])
+        if not found:
+            return drawn[m]
         d = drawn[m].shape[1]
         sets = kernel.scale_columns(d) or (tuple(range(d)),)
         missed = {at: found[m, at] for at in sets if (m, at) in found}
@@ -847,29 +849,21 @@ def compared_in_samples(
 
     Kernels without a length are not looked at: they compare all rows.
     """
-    each = combinations.spread(samples)
-    shared = combinations.shared
-    tiles = {}
-    for k in shared.roots:
+    shared, s = combinations.shared, len(samples[0])
+    tiles, prepared = {}, shared.rows_and_columns(samples, np.float64)
+    for k, rows, columns in zip(shared.roots, *prepared, strict=True):
         if (kernel := combinations.kernels[k]).has_length:
-            rows, columns = kernel.rows_and_columns(each[k])
             # Neighbours of some rows are counted, evenly over the sample.
-            rows = np.ascontiguousarray(rows[:: -(-len(rows) // _ROWS)])
-            tiles[k] = np.empty((len(rows), len(columns)))
-            kernel.tile(rows, columns, tiles[k], np.empty((kernel.work_tiles, *tiles[k].shape)))
+            tiles[k] = kernel.gram(np.ascontiguousarray(rows[:: -(-s // _ROWS)]), columns)
     for power in shared.powers:
         tiles[power.k] = power.of(tiles[power.source])
 
     def near(k: int) -> float:
-        if k not in tiles:
-            return 1.0
-        s = len(each[k])
         others = nearness(tiles[k]) * s - 1.0  # of the sample, on average
         # A row is near itself, and near the share of the other rows that it is near in the sample.
         return (1.0 + others * (n - 1) / max(1, s - 1)) / n
 
-    alone = {k for k in range(len(each)) if is_identity(near(k), n)}
-    return compared(combinations, alone)
+    return compared(combinations, {k for k in tiles if is_identity(near(k), n)})
 
 
 def left_out_text(count: int) -> str:

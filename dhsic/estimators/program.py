@@ -111,16 +111,15 @@ class _Judged(NamedTuple):
         combinations, whole = self.outcome.combinations, self.whole
         if len(combinations) == 1:
             return None
-        columns = zip(self.outcome.statistics, whole.standardised, whole.pvalues, strict=True)
+        columns = self.outcome.statistics, whole.standardised, whole.pvalues
+        numbers = zip(*(x.tolist() for x in columns), strict=True)
+        specs = [kernel.spec() for kernel in combinations.kernels]
+        factors, of = combinations.length_factors(), combinations.of
         each = (
             KernelCombination(
-                tuple(kernel.spec() for kernel in combinations.kernels_of(c)),
-                float(statistic),
-                float(standardised),
-                float(p),
-                combinations.factors_of(c),
+                tuple(of(specs, c)), statistic, standardised, p, tuple(of(factors, c))
             )
-            for c, (statistic, standardised, p) in enumerate(columns)
+            for c, (statistic, standardised, p) in enumerate(numbers)
         )
         return GridSummary(
             self.grid.aggregate,

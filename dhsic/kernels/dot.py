@@ -250,7 +250,7 @@ class AndersonDarling(Kernel):
             raise DataError(msg)
         x = x.astype(np.float64, copy=False)
         # -log u and -log(1 - u) of every column; log1p keeps the digits of the lower tail.
-        return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
+        return np.ascontiguousarray(np.concatenate([-np.log(x), -np.log1p(-x)], axis=1), dtype)
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         # -log max(u, v) is the smaller of -log u and -log v, and so for 1 - u and 1 - v

@@ -631,7 +631,8 @@ class Combinations:
     def fitted(self, kernels: Iterable[Kernel]) -> Self:
         """With kernels that were fitted, and are widened here."""
         pairs = zip(kernels, self.factors, strict=True)
-        return replace(self, kernels=tuple(kernel.widened(factor) for kernel, factor in pairs))
+        widened = (k if factor == 1.0 else k.widened(factor) for k, factor in pairs)
+        return replace(self, kernels=tuple(widened))
 
     def guessed(self, dims: Sequence[int]) -> Self:
         """As if fitted to variables of so many columns, for plans: costs depend on no value."""
@@ -662,8 +663,12 @@ class Combinations:
 
     def reference(self) -> int:
         """The number of the combination whose length scales are changed the least."""
-        changes = self._changes
-        return min(range(len(self)), key=lambda c: sum(self.of(changes, c)))
+        return self._reference
+
+    @cached_property
+    def _reference(self) -> int:
+        changes = [sum(self.of(self._changes, c)) for c in range(len(self))]
+        return changes.index(min(changes))
 
     @cached_property
     def _changes(self) -> list[float]:
@@ -677,10 +682,10 @@ class Combinations:
         """The kernels of a combination, one a variable."""
         return tuple(self.of(self.kernels, combination))
 
-    def factors_of(self, combination: int) -> tuple[float | None, ...]:
-        """Multiples of their lengths; None of a kernel that has none."""
-        pairs = ((self.kernels[k], self.factors[k]) for k in self.chosen[combination])
-        return tuple(factor if kernel.has_length else None for kernel, factor in pairs)
+    def length_factors(self) -> list[float | None]:
+        """Multiples of the lengths of all kernels; None of a kernel that has none."""
+        pairs = zip(self.kernels, self.factors, strict=True)
+        return [factor if kernel.has_length else None for kernel, factor in pairs]
 
 
 @lru_cache(maxsize=1024)

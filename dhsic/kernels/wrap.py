@@ -599,14 +599,15 @@ class Ranked(OfKernel):
         check_choice("scale", self.scale, get_args(Scale))
 
     def fit(self, sample: Vector) -> Self:
-        sample = as_sample(sample)
-        ranked = self
-        if self.knots is None:
+        sample, arrays, knots = as_sample(sample), self._arrays, self.knots
+        self._check_shape(sample)
+        if knots is None:
             arrays, knots = _all_knots(sample.tobytes(), sample.shape[1], self.scale)
-            ranked = replace(self, knots=knots)
-            # Tuples make the value comparable, arrays beside them make it quick.
-            ranked.__dict__["_arrays"] = arrays
-        return ranked._of([self.kernel.fit(ranked._seen(sample))])
+        kernel = self.kernel.fit(_interpolated(*_ordered(sample, arrays), arrays))
+        fitted = replace(self, kernel=kernel, knots=knots)
+        # Tuples make the value comparable, arrays beside them make it quick.
+        fitted.__dict__["_arrays"] = arrays
+        return fitted
 
     def _of(self, kernels: Iterable[Kernel | None]) -> Self:
         """The same knots with another kernel; arrays are kept, since many columns have many."""
@@ -639,30 +640,13 @@ class Ranked(OfKernel):
             msg = f"{self.scale}: knots must be set before use; got None: call fit(sample)"
             raise InvalidArgumentError(msg)
         if None not in found:
-            found[None] = self._ordered(x)
+            found[None] = _ordered(x, self._arrays)
         # Kernels of other lengths have the same knots, and heights are found once for all.
-        heights: Vector | None = found.get(id(self._arrays))
-        if heights is None:
-            heights = np.empty(x.shape[::-1]).T
-            each = zip(heights.T, *found[None], self._arrays, strict=True)
-            for row, column, order, knots in each:
-                # Near each other the search for knots takes a tenth of the time. Beyond the first
-                # and the last one the interpolation stays at their heights.
-                row[order] = np.interp(column[order], *knots)
-            found[id(self._arrays)] = heights
+        if id(self._arrays) not in found:
+            columns, orders = found[None]
+            found[id(self._arrays)] = _interpolated(columns, orders, self._arrays)
+        heights: Vector = found[id(self._arrays)]
         return heights
-
-    def _ordered(self, x: NDArray[Any]) -> tuple[Matrix, Indices]:
-        """Columns (d, b) of rows, and an order of each in which the search for knots is quick."""
-        # Knots are in double precision, and so is the interpolation between them.
-        columns = np.ascontiguousarray(x.T if x.itemsize <= 8 else x.T.astype(np.float64))
-        if len(x) <= _FEW_ROWS:
-            return columns, np.broadcast_to(np.arange(len(x)), columns.shape)
-        middles = np.array([values[len(values) // 2] for values, _ in self._arrays], np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):
-            # About the middle knot, or numbers that share their leading digits, as years do, would
-            # come in no order at all.
-            return columns, _nearly_ascending(columns - middles[:, None])
 
     @cached_property
     def _arrays(self) -> _Arrays:
@@ -678,6 +662,29 @@ def rows_beside(kernel: Kernel, x: NDArray[Any], dtype: DTypeLike, found: Found)
     if not isinstance(kernel, Ranked):
         return kernel.rows(x, dtype)
     return kernel.kernel.rows(kernel.heights(np.asarray(x), found), dtype)
+
+
+def _ordered(x: NDArray[Any], arrays: _Arrays) -> tuple[Matrix, Indices]:
+    """Columns (d, b) of rows, and an order of each in which the search for knots is quick."""
+    # Knots are in double precision, and so is the interpolation between them.
+    columns = np.ascontiguousarray(x.T if x.itemsize <= 8 else x.T.astype(np.float64))
+    if len(x) <= _FEW_ROWS:
+        return columns, np.broadcast_to(np.arange(len(x)), columns.shape)
+    middles = np.array([values[len(values) // 2] for values, _ in arrays], np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # About the middle knot, or numbers that share their leading digits, as years do, would
+        # come in no order at all.
+        return columns, _nearly_ascending(columns - middles[:, None])
+
+
+def _interpolated(columns: Matrix, orders: Indices, arrays: _Arrays) -> Vector:
+    """Heights (b, d) of columns that are looked up in these orders."""
+    heights = np.empty(columns.shape)
+    for row, column, order, knots in zip(heights, columns, orders, arrays, strict=True):
+        # Near each other the search for knots takes a tenth of the time. Beyond the first and the
+        # last one the interpolation stays at their heights.
+        row[order] = np.interp(column[order], *knots)
+    return heights.T
 
 
 def _nearly_ascending(columns: NDArray[Any]) -> Indices:
@@ -698,22 +705,23 @@ def _all_knots(sample: bytes, columns: int, scale: Scale) -> tuple[_Arrays, tupl
     They come as arrays and as tuples. Kernels of the same ranks share them, and so find the heights
     of rows once.
     """
-    known: dict[bytes, tuple[Indices, Vector, tuple[float, ...]]] = {}
     arrays, tuples = [], []
     for column in np.frombuffer(sample).reshape(-1, columns).T:
         values, counts = np.unique(column, return_counts=True)
-        if (key := counts.tobytes()) not in known:
-            places, heights = _heights(counts, scale)
-            known[key] = places, heights, tuple(heights.tolist())
-        places, heights, same = known[key]
+        places, heights, same = _heights(counts.tobytes(), scale)
         values = values[places]
         arrays.append((values, heights))
         tuples.append((tuple(values.tolist()), same))
     return arrays, tuple(tuples)
 
 
-def _heights(counts: Indices, scale: Scale) -> tuple[Indices, Vector]:
-    """Places of the knots among values that come so often, ascending, and what they become."""
+@lru_cache(maxsize=8)
+def _heights(of_values: bytes, scale: Scale) -> tuple[Indices, Vector, tuple[float, ...]]:
+    """Places of the knots among values that come so often, ascending, and what they become.
+
+    They come as an array and as a tuple. Columns without ties share them.
+    """
+    counts = np.frombuffer(of_values, np.intp)
     upto = np.cumsum(counts)
     n = int(upto[-1])
     middles = 2 * upto - counts  # twice the mid-ranks, whole numbers so that ties stay ties
@@ -726,8 +734,9 @@ def _heights(counts: Indices, scale: Scale) -> tuple[Indices, Vector]:
     if scale == "scores":
         # Mid-ranks lie strictly between 0 and 1, so that no score is infinite.
         heights = scipy.special.ndtri(heights)
-    if len(counts) <= _MOST_KNOTS:
-        return np.arange(len(counts)), heights
-    # at these ranks, so that a value which many rows share is a knot
-    places = np.unique(np.searchsorted(upto, np.linspace(1.0, n, _MOST_KNOTS)))
-    return places, heights[places]
+    places = np.arange(len(counts))
+    if len(counts) > _MOST_KNOTS:
+        # at these ranks, so that a value which many rows share is a knot
+        places = np.unique(np.searchsorted(upto, np.linspace(1.0, n, _MOST_KNOTS)))
+    heights = heights[places]
+    return places, heights, tuple(heights.tolist())

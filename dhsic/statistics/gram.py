@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Self
@@ -601,8 +601,10 @@ class HeldLines(NamedTuple):
         return count * (b // 2 + 1 + groups.n_left) + math.comb(count, 2) * b
 
 
-def add_held(reduction: GramPass, sums: PairSums, grams: Sequence[Matrix]) -> None:
-    """Add the cross-spectra of matrices in memory, whose lines every coset takes elsewhere.
+def add_held(
+    reduction: GramPass, sums: PairSums, grams: Sequence[Matrix], orders: Mapping[int, Indices]
+) -> None:
+    """Add the cross-spectra of matrices in memory, whose lines the orders of cosets take elsewhere.
 
     With few rows, shifts of one order are few, and there are many orders, the cosets. Kernels are
     computed once then: all of the default takes 4 ms in place of 27 for 50 rows, and 10 in place
@@ -613,28 +615,37 @@ def add_held(reduction: GramPass, sums: PairSums, grams: Sequence[Matrix]) -> No
     if groups.n_left:
         stay = np.s_[n - groups.n_left :, n - groups.n_left :]
         reduction.add_still(sums, reduction.joint_sums([gram[stay] for gram in grams]))
+    # Places as an index are five times as quick as rows and columns.
+    places = n * lines.rows + lines.columns
     own = {
-        left: _transform(grams[left][lines.rows, lines.columns], length)
+        left: _transform(grams[left].ravel()[places], length)
         for left in dict.fromkeys(left for left, _ in reduction.chosen)
     }
     meeting: dict[int, list[int]] = {}
     for c, (_, right) in enumerate(reduction.chosen):
         meeting.setdefault(right, []).append(c)
-    # Lines, and cosets of all lines, that are gathered at a time.
-    part = max(1, _GATHERED_BYTES // (length * reduction.dtype.itemsize))
-    step = max(1, part // len(lines.weights))
-    weights = lines.weights.astype(next(iter(own.values())).dtype)
-    for m in {reduction.variables[right] for right in meeting}:
-        orders = reduction.orbit.places(reduction.cosets, m)
-        for r, d in itertools.product(range(0, len(orders), step), range(0, len(weights), part)):
-            some, at, on = orders[r : r + step], slice(r, r + step), slice(d, d + part)
+    # Cosets, and lines of each of them, that are gathered at a time.
+    most = max(1, _GATHERED_BYTES // (length * reduction.dtype.itemsize))
+    count, kind = len(lines.weights), next(iter(own.values())).dtype
+    step, part = min(len(reduction.cosets), max(1, most // count)), min(count, most)
+    weights = lines.weights.astype(kind)
+    # Written again and again: fresh pages take as long as transforms.
+    gathered = np.empty((step, part, groups.size), reduction.dtype)
+    spectra = np.empty((2, step, part, reduction.frequencies), kind)
+    for m, every in orders.items():
+        for r, d in itertools.product(range(0, len(every), step), range(0, len(weights), part)):
+            some, at, on = every[r : r + step], slice(r, r + step), slice(d, d + part)
             places = n * some[:, lines.rows[on]] + some[:, lines.columns[on]]
+            here = np.s_[: len(places), : places.shape[1]]
             for right in (k for k in meeting if reduction.variables[k] == m):
-                # Places as an index are five times as quick as in `take`.
-                moved = _transform(grams[right].ravel()[places], length)
+                # With "clip" it writes into the array at once.
+                taken = np.take(grams[right].ravel(), places, out=gathered[here], mode="clip")
+                moved = _transform(taken, length, out=spectra[0][here])
                 np.conj(moved, out=moved)
                 for c in meeting[right]:
-                    sums.products[at, c] += weights[on] @ (own[reduction.chosen[c][0]][on] * moved)
+                    left = own[reduction.chosen[c][0]][on]
+                    product = np.multiply(left, moved, out=spectra[1][here])
+                    sums.products[at, c] += weights[on] @ product
 
 
 @dataclass(frozen=True)
@@ -910,11 +921,13 @@ class GramStatistic(Statistic[Any]):
     def values(self, session: Session, reduction: GramPass | RowsPass, sums: Any) -> Permuted:
         """Statistics under the permutations that were summed."""
         pairs, limit = reduction.pairs_of_rows, None
-        centres = np.array(pairs.centres)
+        centres, orders = np.array(pairs.centres), dict[int, Indices]()
         if isinstance(reduction, RowsPass):
             sums, grams = pairs.hold(sums)
             if pairs.orbit.shifted:
-                add_held(pairs, sums, grams)
+                moved = {pairs.variables[right] for _, right in pairs.statistics}
+                orders = {m: pairs.orbit.places(pairs.cosets, m) for m in moved}
+                add_held(pairs, sums, grams, orders)
             elif pairs.cosets.start == 0:
                 sums.products[0, :, 0] = pairs.joint_sums(grams)
             if pairs.drawn and not pairs.orbit.shifted:
@@ -928,7 +941,7 @@ class GramStatistic(Statistic[Any]):
         chosen = pairs.chosen[: pairs.count]
         found = GramSums(sums.rows, sums.diagonal, sums.squares, joint, chosen)
         factor = self.factor(found)
-        permuted = _statistics(pairs, sums.rows / session.n, products)
+        permuted = _statistics(pairs, sums.rows / session.n, products, orders)
         if not np.isscalar(factor) or factor != 1.0:
             permuted *= factor
         told = self.tell(GramFound(found, centres, limit))
@@ -946,8 +959,10 @@ def _products(pairs: GramPass, products: NDArray[Any]) -> Vector:
     return values if length == b else values[..., :b] + values[..., length - b :]
 
 
-def _statistics(pairs: GramPass, rows: Vector, products: Vector) -> Vector:
-    """Statistics from row means and sums of products, shape (R b, C).
+def _statistics(
+    pairs: GramPass, rows: Vector, products: Vector, orders: Mapping[int, Indices]
+) -> Vector:
+    """Statistics from row means and sums of products, and orders that are known, shape (R b, C).
 
     With alpha and beta the row means of A and B, and a and b their means, it is
 
@@ -967,14 +982,17 @@ def _statistics(pairs: GramPass, rows: Vector, products: Vector) -> Vector:
     # Many cosets of few rows at a time, to save calls.
     step = max(1, _VALUES // (len(chosen) * n))
     for r in range(0, len(products), step):
-        meetings = _meetings(pairs, pairs.cosets[r : r + step], rows)
+        known = {m: some[r : r + step] for m, some in orders.items()}
+        meetings = _meetings(pairs, pairs.cosets[r : r + step], rows, known)
         values[r : r + step] = products[r : r + step] - 2.0 * n**2 / second * meetings + constants
     values /= first
     by_coset = values.reshape(len(pairs.cosets), pairs.count, -1)
     return by_coset.swapaxes(1, 2).reshape(-1, pairs.count)
 
 
-def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
+def _meetings(
+    pairs: GramPass, cosets: range, rows: Vector, orders: Mapping[int, Indices]
+) -> Vector:
     """Sums of the products of row means under all shifts of some cosets, shape (R, C, b)."""
     b, count = pairs.groups.size, pairs.groups.count
     places = cache(partial(pairs.orbit.places, cosets))
@@ -983,7 +1001,9 @@ def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
         m = pairs.variables[k]
         # Rows that cosets move are in their order, but for those that are held.
         stay = m == 0 or pairs.moves or cosets == range(1)
-        in_order: Vector = rows[k][None] if stay else np.take(rows[k], places(m))
+        in_order: Vector = rows[k][None]
+        if not stay:
+            in_order = rows[k][orders[m] if m in orders else places(m)]
         return in_order
 
     rights = np.stack([moved(right) for _, right in pairs.statistics], axis=1)

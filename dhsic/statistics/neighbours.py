@@ -141,14 +141,14 @@ def _likeness(waves: Matrix64, run: Indices, block: Indices) -> tuple[NDArray[np
     about = waves - means[:, block]
     squares = np.bincount(block, np.einsum("qi,qi->i", about, about))
     # Rows of a block add up to nothing: two exchangeable ones are that much unlike, on average.
-    unlike = (squares / sizes / np.maximum(sizes - 1, 1))[block]
+    unlike, together = (squares / sizes / np.maximum(sizes - 1, 1))[block], run * n + block
     for lag in range(1, _LAGS + 1):
-        same = (run[lag:] == run[:-lag]) & (block[lag:] == block[:-lag])
-        count = np.count_nonzero(same)
+        same = together[lag:] == together[:-lag]
+        count = int(same.sum())
         if not count or typical <= _NOTHING:
             break
         products = np.einsum("qi,qi->i", about[:, lag:], about[:, :-lag]) + unlike[lag:]
-        shares[lag - 1] = float(products[same].mean()) / typical
+        shares[lag - 1] = float(products[same].sum()) / count / typical
         near[lag:] += products
         # The nearest neighbours by themselves, and all lags together.
         if lag in (1, _LAGS):

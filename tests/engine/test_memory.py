@@ -1,9 +1,11 @@
 """Memory and reads of a run: no more than its plan says, and refused where that is too much."""
 
 import copy
+import gc
 import subprocess
 import sys
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -33,6 +35,20 @@ def test_call__that_needs_more_memory_than_is_allowed_is_refused_before_it_reads
         assert plan.fits
         assert not call.planned(threads=1, memory="64KiB").fits
         assert plan.peak_bytes >= max(plan.peak_worker_bytes, plan.peak_driver_bytes) > 0
+
+
+@pytest.mark.parametrize("estimator", ["v-hsic", "nystrom-hsic", "nystrom-m"])
+def test_test__lets_go_of_its_data_when_it_ends(estimator):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((100, 1)), rng.standard_normal((100, 1))
+    held = weakref.ref(x)
+    gc.disable()  # without a search for objects that refer to each other
+    try:
+        dhsic.independence_test(x, y, estimator=estimator, rng=0)
+        del x
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("memory", ["100MB", 10**8])
