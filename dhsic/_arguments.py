@@ -258,8 +258,8 @@ def _read_kernels(
         kernels = [kernels] * m
     if not isinstance(kernels, Sequence):
         msg = (
-            f"{argument} must be a name, a Kernel, a sequence of them, or a Grid, got "
-            f"{shown(kernels)}: write 'gaussian:0.5', for instance"
+            f"{argument} must be one kernel, or one for each of {m} {of}, got {shown(kernels)}: "
+            "write 'gaussian:0.5', for instance"
         )
         raise InvalidArgumentError(msg)
     if len(kernels) != m:
@@ -271,7 +271,9 @@ def _read_kernels(
     return tuple(read_kernel(kernel) for kernel in kernels)
 
 
-def read_single_kernels(kernels: Any, m: int, what: str, *said: str) -> tuple[Kernel | None, ...]:
+def read_single_kernels(
+    kernels: Any, m: int, what: str, argument: str = "kernels", of: str = "variables"
+) -> tuple[Kernel | None, ...]:
     """One kernel a variable as given; None leaves one open.
 
     Raises
@@ -279,9 +281,12 @@ def read_single_kernels(kernels: Any, m: int, what: str, *said: str) -> tuple[Ke
     InvalidArgumentError
         A grid, which what is asked for does not take, or something else.
     """
-    asked = _read_kernels(kernels, m, *said)
+    asked = _read_kernels(kernels, m, argument, of)
     if isinstance(asked, Grid):
-        msg = f"{what} needs one kernel for each variable, got several: name one, as 'gaussian'"
+        msg = (
+            f"{what} needs one kernel for each variable, got several as {argument}: name one, as "
+            "'gaussian'"
+        )
         raise InvalidArgumentError(msg)
     return asked
 

@@ -579,7 +579,7 @@ def _checked_vary(vary: Any) -> dict[str, list[Any]]:
         raise InvalidArgumentError(msg)
     checked: dict[str, list[Any]] = {}
     for name, values in vary.items():
-        check_choice("vary", name, _VARIED)
+        check_choice("a setting in vary", name, _VARIED)
         said, choices = f"vary[{name!r}]", _CHOICES.get(name)
         is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
         checked[name] = [

@@ -386,7 +386,11 @@ class ColumnRanking(RunFields):
             *([("left out", "; ".join(self.left_out.values()))] if self.left_out else []),
             ("target", f"{self.target} ({kernel_text(self.target_kernel)})"),
             ("n", self._rows_told),
-            *([] if self.landmarks is None else [("landmarks", self.landmarks.told)]),
+            *(
+                []
+                if self.landmarks is None
+                else [("landmarks", f"of each column {self.landmarks.told}")]
+            ),
             ("estimator", chosen),
             *self._limit(),
             *([("intervals", f"{100.0 * self.confidence:g} %")] if self.confidence else []),

@@ -354,7 +354,7 @@ def test_labels__that_are_missing_are_refused_as_numbers_are():
     labels = np.array(["a", "b"], object)[np.arange(N) % 2]
     labels[GAPS] = None
     for run, told in (
-        (lambda: dhsic.hsic(labels, B), "'x1' has NaN or infinity, first in row 3: drop"),
+        (lambda: dhsic.hsic(labels, B), "'x1' has missing values, first in row 3: drop"),
         (lambda: dhsic.lag_scan(labels, B, 2), "first in row 3: .*'pairwise' keeps their pla"),
         (lambda: dhsic.independence_test(A, B, strata=labels), "strata has no label in row 3"),
     ):

@@ -14,6 +14,7 @@ SAME = {
     ("null", "permutation:50:within=all"): dhsic.Permutation(50, within="all"),
     ("order", "time:lag=9"): dhsic.TimeOrder(lag=9),
     ("kernels", "gaussian|rq:gamma=2"): dhsic.Grid(dhsic.Candidates(("gaussian", "rq:1:2"))),
+    ("kernels", "grid"): dhsic.Grid(),
     ("kernels", "grid:imq,factors=0.5|1,aggregate=max,combine=all"): dhsic.Grid(
         dhsic.Candidates("imq", (0.5, 1)), "all", "max"
     ),

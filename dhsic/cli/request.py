@@ -211,7 +211,7 @@ def read_kernels(specs: Sequence[str], names: Sequence[str]) -> Any:
     each = [chosen.get(name, usual) for name in names]
     if usual is None or not is_grid(usual):
         return each
-    fields = grid_fields(usual) if ":" in usual else {}
+    fields = grid_fields(usual)
     kernels, factors = fields.pop("kernels", None), fields.pop("factors", None)
     candidates = [
         Candidates(

@@ -81,7 +81,13 @@ def read_resources(options: dict[str, Any]) -> ClusterSpec | None:
         return None
     at = SchedulerAt(options["scheduler"], options["scheduler_file"])
     files = {part: options[name] for name, part in _TLS.items()}
-    tls, insecure = TLS(**files) if any(files.values()) else None, options["insecure"]
+    missing = [_option(name) for name in _TLS if options[name] is None]
+    # Two of three would fail in the handshake, with an error that names none of them.
+    if 0 < len(missing) < len(_TLS):
+        there = ", ".join(_option(name) for name in _TLS if options[name] is not None)
+        msg = f"{there} needs {' and '.join(missing)}, too"
+        raise click.UsageError(msg)
+    tls, insecure = None if missing else TLS(**files), options["insecure"]
     return ClusterSpec("scheduler", memory=memory, scheduler=at, tls=tls, insecure=insecure)
 
 

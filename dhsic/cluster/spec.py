@@ -16,12 +16,18 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, NoReturn, get_args
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args
 
 import yaml
 
 from dhsic._files import check_regular
-from dhsic._validation import check_choice, check_flag, check_integer, check_number
+from dhsic._validation import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_number,
+    nearest,
+)
 from dhsic.cluster.settings import default_workers, job_limit
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
@@ -44,12 +50,13 @@ _LARGEST_FILE, _SHOWN, _SHORTEST = 2**20, 300, 60
 _LOGINS = ("basic", "kerberos", "jupyterhub")
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+SectionType = TypeVar("SectionType")
 
 
 def refuse(name: str, requirement: str, value: Any, remedy: str) -> NoReturn:
     """Raise the error of a value that cannot be used."""
     # A file of the wrong kind may stand in the place of a value.
-    msg = f"{name} must be {requirement}, got {redacted(repr(value)[:_SHOWN])}: {remedy}"
+    msg = f"{name} must be {requirement}, got {redacted(repr(value))[:_SHOWN]}: {remedy}"
     raise InvalidArgumentError(msg)
 
 
@@ -190,8 +197,6 @@ class _Section:
         for one in dataclasses.fields(self):  # type: ignore[arg-type]
             usual = _CHECKS.get(str(one.type).removesuffix(" | None"), lambda _, value: value)
             check, value = one.metadata.get("check", usual), getattr(self, one.name)
-            if value is None and one.default is one.default_factory is MISSING:
-                refuse(f"{self.prefix}{one.name}", "given", None, "add it")
             if value is not None or one.default is not None:
                 object.__setattr__(self, one.name, check(f"{self.prefix}{one.name}", value))
 
@@ -603,17 +608,24 @@ class ClusterSpec(_Section):
             refuse(
                 "a cluster", "a mapping", description, "begin with 'kind: local' or another kind"
             )
-        kind = check_choice("kind", description.get("kind"), _KINDS)
+        if "kind" not in description:
+            msg = f"a cluster must have a kind: add 'kind: ' and one of {', '.join(_KINDS)}"
+            raise InvalidArgumentError(msg)
+        kind = check_choice("kind", description["kind"], _KINDS)
         name = _section_of(kind)
         _check_keys(f"a cluster of the kind {kind}", description, (*_COMMON, *[kind] * bool(name)))
         # A number alone would be bytes, and is meant as GiB.
         if re.fullmatch(r"[\d.eE+ ]+", str(memory := description.get("memory"))):
             refuse("memory", "an amount with its unit", memory, "write as 4GiB")
         values = {name if key == kind else key: value for key, value in description.items()}
-        sections = {"workers": Adaptive, "tls": TLS, name: _SECTIONS.get(name)}
-        for key, section in sections.items():
-            if section is not None and isinstance(part := values.get(key), Mapping):
-                values[key] = _section(section, kind if key == name else key, part, folder)
+        if isinstance(values.get("workers"), Mapping):
+            values["workers"] = _section(Adaptive, "workers", values["workers"], folder)
+        for field_name, shown_as, section in (
+            ("tls", "tls", TLS),
+            (name, kind, _SECTIONS.get(name)),
+        ):
+            if section is not None and values.get(field_name) is not None:
+                values[field_name] = _section(section, shown_as, values[field_name], folder)
         return cls(**values)
 
     @classmethod
@@ -698,15 +710,25 @@ def on_node(path: str) -> str:
 def _check_keys(what: str, given: Mapping[Any, Any], known: Sequence[str]) -> None:
     """Refuse a key that would be ignored in silence; a misspelt one is the usual reason."""
     for key in given:
-        check_choice(f"a key of {what}", key, known)
+        if key not in known:
+            near = nearest(str(key), known)
+            msg = f"{what} has no key {key!r}{near}; there are: {', '.join(known)}"
+            raise InvalidArgumentError(msg)
 
 
-def _section(kind: type[Any], name: str, value: Mapping[str, Any], folder: str) -> Any:
+def _section(kind: type[SectionType], name: str, value: Any, folder: str) -> SectionType:
     """Build a section from a mapping, of which every key must be known."""
-    fields = {one.name: one for one in dataclasses.fields(kind)}
-    _check_keys(name, value, sorted(fields))
-    required = (key for key, one in fields.items() if one.default is one.default_factory is MISSING)
-    placed = {**dict.fromkeys(required), **value}
+    if isinstance(value, kind):
+        return value
+    needed = {one.name: one for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    if not isinstance(value, Mapping):
+        refuse(name, "a mapping", value, f"give some of {', '.join(sorted(needed))}")
+    _check_keys(name, value, sorted(needed))
+    for key, one in needed.items():
+        if one.default is one.default_factory is MISSING and key not in value:
+            msg = f"{name} must have the key {key!r}, got {sorted(value)}: add it"
+            raise InvalidArgumentError(msg)
+    placed = dict(value)
     # Paths in a file are those beside it, wherever the command runs.
     for key in placed.keys() & {*_PATHS}:
         if isinstance(part := placed[key], str) and part:

@@ -806,8 +806,7 @@ def sizes_of(
     given : int
         Features of what is given.
     passes : list of tuple of int
-        Features of a row of each of three, with bytes of the design and bytes of a row besides,
-        those of the last.
+        Features of a row, bytes of the design and bytes of a row besides, of each of three.
     """
     numbers, d = sum(kind == "number" for kind in kinds), len(kinds)
     products = numbers * (numbers + 1) // 2 if d > 1 else 0
@@ -817,18 +816,23 @@ def sizes_of(
     t, weights = MOST_DIRECTIONS, 1 + _MOST_WEIGHTS
     # Besides what is given: x, y and their columns that are predicted; then functions of the
     # predictions of either, x at weights and y; then products of residuals at all weights.
+    first = given + 2 * t + sum(map(len, predicted))
+    second = given + sum(own) + t * (1 + weights)
     p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
-    first, second = given + 2 * t + sum(map(len, predicted)), given + sum(own) + t * (1 + weights)
-    sizes = first, second, m * (1 + levered(n, p)) + 1
-    # Kernels at landmarks of one variable at a time, with the tiles of their work; features of the
-    # pass before, and the products.
+    # Kernels at landmarks of one variable at a time, with the tiles of their work.
     widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
-    row = 5 * widest + 3 * (sum(dims) + d) + 4 * t
-    row += 3 * (given + sum(own) + m) + 2 * second + (2 + ways) * p
+    row = 8 * (5 * widest + 3 * (sum(dims) + d) + 4 * t)
+    payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
+    passes = [(first, payload, row + 8 * (2 * given + first))]
+    payload += sum(
+        8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
+    )
+    row += 8 * (3 * given + 3 * sum(own) + 2 * second)
+    passes.append((second, payload, row))
     # Every regression is the best of some, of which each has its vectors.
-    payload = 2 * given**2 + 3 * _LANDMARKS * (t + sum(dims) + 2 * d) + 2 * p * (ways * (p + t) + t)
-    payload += sum(3 * given * k + 2 * size**2 for k, size in zip(predictions, own, strict=True))
-    return given, [(size, 8 * payload, 8 * row) for size in sizes]
+    payload += 2 * 8 * (ways * p * (p + t) + p * t)
+    passes.append((m * (1 + levered(n, p)) + 1, payload, row + 8 * (3 * m + (2 + ways) * p)))
+    return given, passes
 
 
 def levered(n: int, p: int) -> bool:

@@ -21,6 +21,7 @@ from dhsic.engine.blocks import (
     RowWeights,
     Source,
     check_exact,
+    kinds_of,
     labels_of,
     row_bytes,
 )
@@ -101,8 +102,10 @@ def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None
             what = f"column {labels[int(np.argmax(bad))]!r} of {what}"
         said = getattr(getattr(sources[number], "marks", None), "said", "")
         marked = f" (as read by its attributes {said})" if said else ""
+        labelled = "category" in kinds_of(sources[number])
         msg = (
-            f"{what} has NaN or infinity, first in row {int(row)}{marked}: "
+            f"{what} has {'missing values' if labelled else 'NaN or infinity'}, first in row "
+            f"{int(row)}{marked}: "
             f"drop or fill such rows{remedy}"
         )
         raise DataError(msg)

@@ -203,9 +203,8 @@ class OnFeatures(Estimator):
         p = self.n_drawn(session)
         if self.measured:
             steps += moments_steps(session, features, then="normalise features")
-        if isinstance(null, Resampling) or (
-            null is None and (self.keeps_blocks or combinations.features)
-        ):
+        replicated = combinations.features or self._keeps_blocks_of(session)
+        if isinstance(null, Resampling) or (null is None and replicated):
             statistic = self._statistic(session, features, combinations)
             closing = [unbiased_step(session, features)] if statistic.unbiased else []
             return Guess(steps, statistic, closing, p, self._tested(session))
@@ -290,10 +289,14 @@ class OnFeatures(Estimator):
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""
-        if self.keeps_blocks:
+        if self._keeps_blocks_of(session):
             return super().estimate(session, kernels)
         *_, estimate = self.fit(session, kernels)
         return estimate
+
+    def _keeps_blocks_of(self, session: Session) -> bool:
+        """Whether an estimate is that of the pass of replicates, which has no weights of rows."""
+        return self.keeps_blocks and session.weights is None
 
     def fit(
         self, session: Session, kernels: Sequence[Kernel]

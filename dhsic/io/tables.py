@@ -12,7 +12,7 @@ import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, islice
@@ -588,28 +588,29 @@ def _parquet(path: Path) -> tuple[Any, Any]:
     from pyarrow import dataset, fs
 
     files = _parquet_files(path) if path.is_dir() else [path]
-    parquet, local, told, schemas = dataset.ParquetFileFormat(), fs.LocalFileSystem(), [], []
+    parquet, local = dataset.ParquetFileFormat(), fs.LocalFileSystem()
+    schemas = []
     for file in files:
         with _readable(file):
-            schema = parquet.inspect(str(file), local)
-        parts = file.relative_to(path).parent.parts
-        told.append(dict(part.split("=", 1) for part in parts if "=" in part))
-        keys = [key for key in told[-1] if key not in schema.names]
-        for key in keys:
-            schema = schema.append(pa.field(key, pa.string()))
-        schemas.append(schema)
+            schemas.append(parquet.inspect(str(file), local))
+    folders = [file.relative_to(path).parent.parts for file in files]
+    told = [dict(part.split("=", 1) for part in parts if "=" in part) for parts in folders]
+    stored = set(schemas[0].names)
+    keys = [key for key in dict.fromkeys(chain.from_iterable(told)) if key not in stored]
+    values = {key: _partition_values([one.get(key) for one in told]) for key in keys}
+    fragments = []
+    for k, (file, of_file) in enumerate(zip(files, told, strict=True)):
+        holds = dataset.scalar(True)
+        for key in (key for key in keys if key in of_file):
+            schemas[k] = schemas[k].append(pa.field(key, values[key].type))
+            field, value = dataset.field(key), values[key][k]
+            holds = holds & (field == value if value.is_valid else field.is_null())
+        fragments.append(parquet.make_fragment(str(file), local, holds))
     schema = _common_schema(path, files, schemas)
-    types = {key: _partition_type([of_file[key] for of_file in told]) for key in keys}
-    fields = [field.with_type(types.get(field.name, field.type)) for field in schema]
-    schema, counts = pa.schema(fields, metadata=schema.metadata), Counter(schema.names)
+    counts = Counter(schema.names)
     once = [field for field in schema if counts[field.name] == 1]
-    return dataset.dataset(
-        [str(file) for file in files],
-        pa.schema(once, metadata=schema.metadata),
-        format=parquet,
-        partitioning=dataset.partitioning(pa.schema(types.items()), flavor="hive"),
-        partition_base_dir=str(path),
-    ), schema
+    read = pa.schema(once, metadata=schema.metadata)
+    return dataset.FileSystemDataset(fragments, read, parquet, local), schema
 
 
 def _parquet_files(folder: Path) -> list[Path]:
@@ -638,15 +639,17 @@ def _holds_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def _partition_type(texts: Sequence[str]) -> Any:
-    """The type of values that names of folders hold: numbers where all are, else text."""
+def _partition_values(texts: Sequence[str | None]) -> Any:
+    """Values that names of folders hold: numbers of Arrow where all are, else text."""
     import pyarrow as pa
 
-    plain = pa.array([None if text == _NO_VALUE else unquote(text) for text in texts], pa.string())
+    plain = [None if text in (None, _NO_VALUE) else unquote(text) for text in texts]
     for type_ in (pa.int64(), pa.float64()):
-        with suppress(pa.ArrowInvalid):
-            return plain.cast(type_).type
-    return plain.type
+        try:
+            return pa.array(plain, pa.string()).cast(type_)
+        except pa.ArrowInvalid:
+            continue
+    return pa.array(plain, pa.string())
 
 
 def _common_schema(path: Path, files: Sequence[Path], schemas: Sequence[Any]) -> Any:

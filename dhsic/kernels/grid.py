@@ -778,7 +778,9 @@ def grid_fields(text: str) -> dict[str, Any]:
     >>> grid_fields("grid:gaussian|rq:2,factors=0.5|1")
     {'kernels': ('gaussian', 'rq:2'), 'factors': (0.5, 1.0)}
     """
-    first, *parts = _FIELDS.split(text.partition(":")[2].strip())
+    if not (fields := text.partition(":")[2].strip()):
+        return {}
+    first, *parts = _FIELDS.split(fields)
     if not _FIELDS.match(f",{first}"):
         first = f"kernels={first}"
     given: dict[str, Any] = {}

@@ -103,9 +103,9 @@ def scheduler(*, workers=None, **section):
 
 BAD = [
     (None, "a cluster must be a mapping, got None: begin with 'kind: local'"),
-    ({"workers": 1}, "kind must be one of 'local', 'scheduler'"),
-    ({**SLURM, "wokers": 1}, "got 'wokers'; did you mean 'workers'"),
-    ({**SLURM, "tls": {"ca": "x"}}, "tls: cert must be given"),
+    ({"workers": 1}, "must have a kind: add 'kind: ' and one of local, scheduler"),
+    ({**SLURM, "wokers": 1}, "has no key 'wokers'; did you mean 'workers'"),
+    ({**SLURM, "tls": {"ca": "x"}}, "tls must have the key 'cert'"),
     ({**SLURM, "tls": {**CERTIFICATES, "ca": ""}}, "tls: ca"),
     ({"kind": "local", "tls": CERTIFICATES}, "tls must be left out for the kind local"),
     ({"kind": "slurm"}, "workers must be given for the kind slurm"),
@@ -129,7 +129,7 @@ BAD = [
     ),
     (slurm(log_directory="/my logs"), "plain characters"),
     (slurm(prologue=["a\nb"]), "text in one line"),
-    ({**kubernetes(), "kubernetes": {}}, "image must be given"),
+    ({**kubernetes(), "kubernetes": {}}, "kubernetes must have the key 'image'"),
     ({"kind": "kubernetes", "workers": 1}, "give the section kubernetes"),
     (kubernetes(secrets=[{"KEY": "x"}]), "secrets must be text"),
     (kubernetes(resources={"limits": {"cpu": "two"}}), "write as 2, 500m or 4Gi"),

@@ -442,6 +442,11 @@ def test_parquet_files__without_a_value_or_with_partitions_have_the_type_of_othe
     for name, column in (("g", columns[1]), ("h", stored)):
         found = dhsic.hsic("x", name, data=tmp_path / name, rng=0)
         assert found.estimate == pytest.approx(dhsic.hsic(columns[0], column, rng=0).estimate)
+    for k in (1, 2):  # as Spark writes a key with a blank
+        (tmp_path / "b").mkdir(exist_ok=True)
+        parts(tmp_path / "b" / f"my%20k={k}", HALF)
+    found = dhsic.hsic("x", "my%20k", data=tmp_path / "b", rng=0)
+    assert found.estimate == pytest.approx(dhsic.hsic(columns[0], columns[1], rng=0).estimate)
     (tmp_path / "none.parquet").mkdir()
     with pytest.raises(DataError, match=r"must hold Parquet files, got none: give the folder"):
         dhsic.hsic("x", "y", data=tmp_path / "none.parquet")
