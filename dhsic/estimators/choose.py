@@ -163,7 +163,8 @@ def choose_estimator(
             raise InvalidArgumentError(msg)
         if not name:
             return Choice(chosen, combinations, reason)
-        if name != CKA.name:
+        # What neither of CKA can do is refused with the name that was given.
+        if name != CKA.name or not (combinations.plain and unbiased):
             return first(_by_name(chosen, kernels(), n), reason)
     if session.weights is not None:
         return first(_for_estimates(session, combinations), "rows have weights")

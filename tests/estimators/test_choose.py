@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.errors import MemoryBudgetError
+from dhsic.errors import InvalidArgumentError, MemoryBudgetError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((9000, 3))
@@ -65,6 +65,19 @@ def test_cka__takes_all_pairs_of_few_rows_and_landmarks_of_many(n, null, estimat
     made = dhsic.CKA() if estimator == "cka" else estimator
     named = dhsic.hsic(X[:n], Y[:n], estimator=made, **QUICK)
     assert found.estimate == pytest.approx(named.estimate)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **asked: dhsic.independence_test(X[:99], Y[:99], kernels=dhsic.Grid(), **asked),
+        lambda **asked: dhsic.sensitivity_map(X[:99], Y[:99], **asked),
+        lambda **asked: dhsic.hsic(X[:99], Y[:99], X[:99], **asked),
+    ],
+)
+def test_cka__is_refused_by_the_name_that_was_given(call):
+    with pytest.raises(InvalidArgumentError, match="'cka'"):
+        call(estimator="cka", rng=0)
 
 
 @pytest.mark.usefixtures("no_libraries")
