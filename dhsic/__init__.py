@@ -29,6 +29,7 @@ from dhsic.estimators import COCO as COCO
 from dhsic.estimators import NFSIC as NFSIC
 from dhsic.estimators import NOCCO as NOCCO
 from dhsic.estimators import RFFHSIC as RFFHSIC
+from dhsic.estimators import UCKA as UCKA
 from dhsic.estimators import UHSIC as UHSIC
 from dhsic.estimators import VHSIC as VHSIC
 from dhsic.estimators import BlockHSIC as BlockHSIC

@@ -242,7 +242,8 @@ def hsic(
         One kernel for all variables, or one for each variable. The default is "gaussian", unless
         the estimator has a kernel of its own.
     estimator, names, data, missing
-        As for `independence_test`. For two variables "auto" is unbiased: "u-hsic" or features.
+        As for `independence_test`. For two variables "auto" is unbiased: "u-hsic" of up to 5,000
+        rows, or features. "cka" is "u-cka" of as many rows, or features.
     weights : array-like or str, optional
         As for `independence_test`, for two variables: estimate HSIC of the population, by features
         and weighted means. With equal weights and all rows as landmarks the estimate equals

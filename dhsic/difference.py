@@ -166,8 +166,9 @@ def dependence_difference(
     kernels : str, Kernel or three of them, optional
         As for `hsic`.
     estimator : str or Estimator, optional
-        A measure whose values can be compared between variables: "cka" or "dcor". Squared HSIC
-        can, where x1 and x2 have the same kernel and the same law.
+        A measure whose values can be compared between variables: "cka", which compares all pairs
+        of up to 5,000 rows and takes landmarks of more, or "dcor". Squared HSIC can, where x1 and
+        x2 have the same kernel and the same law.
     confidence : float, optional
         The level of the intervals.
     names, data, missing, rng, precision, client, threads, memory, progress, checkpoint
@@ -205,11 +206,13 @@ def dependence_difference(
     if len(session.sources) != 3:
         msg = f"{_WHAT} takes three variables, x1, x2 and y, got {len(session.sources)}"
         raise InvalidArgumentError(msg)
-    asked, each = read_single_kernels(kernels, 3, _WHAT), []
-    for first in (0, 1):
+    asked, chosen = read_single_kernels(kernels, 3, _WHAT), estimator
+    each = list[Intervals]()
+    # Both by one estimator: what fits the memory for the wider variable fits it for the other.
+    for first in sorted((0, 1), key=lambda m: -session.dims[m]):
         pair, some = _pair(session, first), (asked[first], asked[2])
-        chosen, _, fitting = choose_measure(pair, some, estimator, planner=plan_of_blocks)
-        each.append(Intervals.of(pair, chosen, Combinations.single(fitting), confidence))
+        chosen, _, fitting = choose_measure(pair, some, chosen, planner=plan_of_blocks)
+        each.insert(first, Intervals.of(pair, chosen, Combinations.single(fitting), confidence))
     # The same blocks are left out of both.
     blocks = min(one.blocks for one in each)
     each = [replace(one, blocks=blocks) for one in each]

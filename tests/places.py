@@ -65,6 +65,7 @@ def few(name, null="shifts"):
         "nystrom-hsic": dhsic.NystromHSIC(12),
         "rff-hsic": dhsic.RFFHSIC(12),
         "coco": dhsic.COCO(12),
+        "cka": dhsic.CKA(12),
         "nfsic": dhsic.NFSIC(n_locations=2, training_rows=50),
     }.get(name, name)
     takes_kernels = name not in {"dcov", "dcor", "sub-corr"}
@@ -103,6 +104,7 @@ CALLS = {
         for name, *nulls in (
             ("v-hsic", "shifts", "permutation", "gamma", "spectral", "martingale"),
             ("u-hsic", "shifts", "permutation"),
+            ("u-cka", "shifts"),
             ("dcov", "shifts", "gamma"),
             ("dcor", "shifts"),
             ("sub-hsic", "shifts"),

@@ -86,6 +86,26 @@ def test_difference__is_that_of_the_measures_with_their_common_error():
     assert wider.interval.low < found.interval.low
 
 
+@pytest.mark.usefixtures("no_libraries")
+def test_difference__takes_one_estimator_for_both_variables():
+    """All pairs of rows of one column fit a memory, and those of 600 do not."""
+    wide = np.random.default_rng(0).standard_normal((500, 600))
+    x, y = np.random.default_rng(1).standard_normal((2, 500))
+    for x1, x2, memory, pairs in (
+        (x, x, "14MiB", True),
+        (wide, x, "64MiB", True),
+        (wide, x, "14MiB", False),
+        (x, wide, "14MiB", False),
+    ):
+        plan = dhsic.plan_difference(x1, x2, y, memory=memory, threads=1)
+        names = {step.name for step in plan.steps}
+        assert ("Gram sums" in names, "fetch landmarks" in names) == (pairs, not pairs)
+    found = dhsic.dependence_difference(x, wide, y, rng=0)
+    each = [dhsic.hsic(one, y, estimator="u-cka", confidence=0.95, rng=0) for one in (x, wide)]
+    assert found.estimator == "u-cka"
+    assert found.estimates == pytest.approx([one.estimate for one in each])
+
+
 def test_difference__of_equal_dependences_keeps_the_level_and_of_others_is_found():
     def pvalue(seed, second):
         a, b, noise = np.random.default_rng(seed).standard_normal((3, 150))

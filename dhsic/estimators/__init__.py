@@ -18,6 +18,7 @@ from dhsic.estimators.base import Null as Null
 from dhsic.estimators.base import Outcome as Outcome
 from dhsic.estimators.base import fit_on_sample as fit_on_sample
 from dhsic.estimators.base import plan_of as plan_of
+from dhsic.estimators.exact import UCKA as UCKA
 from dhsic.estimators.exact import UHSIC as UHSIC
 from dhsic.estimators.exact import VHSIC as VHSIC
 from dhsic.estimators.exact import BlockHSIC as BlockHSIC

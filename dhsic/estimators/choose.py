@@ -19,8 +19,8 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
-from dhsic.estimators.exact import FEWEST_BLOCK_ROWS, UHSIC, VHSIC
-from dhsic.estimators.features import NystromHSIC
+from dhsic.estimators.exact import FEWEST_BLOCK_ROWS, UCKA, UHSIC, VHSIC
+from dhsic.estimators.features import CKA, NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.registry import drawn_by, find_estimator, find_null, takes_null
 from dhsic.kernels import Combinations, Kernel
@@ -99,7 +99,7 @@ def choose_estimator(
     planner: Planner | None = None,
     runner: Runner | None = None,
 ) -> Choice:
-    """The estimator that was asked for, or for "auto" all pairs of few rows, else features.
+    """The estimator that was asked for; for "auto" and "cka" all pairs of few rows, else features.
 
     A name leaves the options open: of landmarks, features or the like the estimator takes the
     usual number, or the largest power of two that fits the memory and the time. A value is taken
@@ -151,7 +151,8 @@ def choose_estimator(
         few = f"{len(reference)} of {len(combinations)} combinations of kernels with "
         return [(combinations, ""), (reference, few)]
 
-    if not (isinstance(estimator, str) and estimator == "auto"):
+    name = estimator if isinstance(estimator, str) else ""
+    if name != "auto":
         chosen, reason = find_estimator(estimator, session, len(combinations.chosen[0]))
         if combinations.features and not chosen.ranks:
             msg = (
@@ -160,9 +161,11 @@ def choose_estimator(
                 "column"
             )
             raise InvalidArgumentError(msg)
-        if not isinstance(estimator, str):
+        if not name:
             return Choice(chosen, combinations, reason)
-        return first(_by_name(chosen, kernels(), n), reason)
+        # What neither of CKA can do is refused with the name that was given.
+        if name != CKA.name or not (combinations.plain and unbiased):
+            return first(_by_name(chosen, kernels(), n), reason)
     if session.weights is not None:
         return first(_for_estimates(session, combinations), "rows have weights")
     # Two variables have features of their own, of which all pairs are compared; more have tuples.
@@ -170,13 +173,19 @@ def choose_estimator(
     estimates = two and null is None and unbiased
     # The unbiased estimate divides by n - 3.
     enough = n >= _FEWEST_UNBIASED
-    exact = UHSIC() if estimates and enough else VHSIC(two and null is not None and enough)
+    exact: Estimator = VHSIC(two and null is not None and enough)
+    if estimates and enough:
+        exact = UHSIC()
     pairs = combinations.features and not tuples
     tested = two and null is not None and takes_null(NystromHSIC(), null)
-    quick = NystromHSIC() if pairs or estimates or tested else NystromMHSIC()
+    quick: Estimator = NystromHSIC() if pairs or estimates or tested else NystromMHSIC()
+    if name == CKA.name:
+        exact, quick = UCKA(), CKA()
 
     def linear(why: str) -> Choice:
         """What takes time in proportion to the rows."""
+        if name == CKA.name:
+            return first(_by_name(quick, kernels(), n), why)
         if pairs:
             return first(_of_pairs(combinations, n), why)
         if estimates:
@@ -188,6 +197,8 @@ def choose_estimator(
 
     given: Any = null
     named = getattr(given, "name", given)
+    if name == CKA.name and not enough:
+        return linear(f"fewer than {_FEWEST_UNBIASED} rows")
     if not takes_null(exact, null):  # if neither does, the check of the null says so
         return linear(f"{exact.name} has no {named} null")
     if not takes_null(quick, null):

@@ -1063,14 +1063,18 @@ class _Normalised(OnLandmarks):
 
 @dataclass(frozen=True)
 class CKA(_Normalised):
-    """Centred kernel alignment of two variables: HSIC between 0 and 1.
+    """Centred kernel alignment of two variables by landmarks: HSIC between 0 and 1.
 
     With C_x, C_y and C_xy the covariances of the features of `NystromHSIC`, it is |C_xy|^2 / (|C_x|
     |C_y|) in Frobenius norms [1]_ [2]_, that is HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)). Under
     independence it tends to 0 as the number of rows grows, and it is 1 if the features of both
     variables agree up to rotation and scale. Each variable has its own landmarks, so the CKA of a
-    variable with itself tends to 1 as the number of landmarks grows. The test statistic is n times
-    the estimate.
+    variable with itself tends to 1 as the number of landmarks grows. Landmarks of many columns hold
+    a part of the kernels alone, and the estimate is about that part: for two clusters in 10 columns
+    45 landmarks of 500 rows have 0.35, and all pairs of rows 0.43. Therefore the name "cka" chooses
+    `UCKA` for 4 to 5,000 rows in an estimate, and in a test where "auto" takes all pairs of rows. A
+    value, or a text as "cka:n_landmarks=400", takes landmarks. The test statistic is n times the
+    estimate.
 
     The denominator depends on each variable alone and is fixed in every null distribution, so
     p-values are those of `NystromHSIC`; the advantage is an estimate that can be compared between
@@ -1097,7 +1101,7 @@ class CKA(_Normalised):
     >>> import numpy as np
     >>> import dhsic
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 1000))
-    >>> [round(dhsic.hsic(x, y, estimator="cka", rng=0).estimate, 2) for y in (2 * x, noise)]
+    >>> [round(dhsic.hsic(x, y, estimator=CKA(100), rng=0).estimate, 2) for y in (2 * x, noise)]
     [1.0, 0.0]
     """
 

@@ -19,7 +19,7 @@ from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null
-from dhsic.estimators.exact import UHSIC, VHSIC, BlockHSIC, DCor, DCov, SubHSIC
+from dhsic.estimators.exact import UCKA, UHSIC, VHSIC, BlockHSIC, DCor, DCov, SubHSIC
 from dhsic.estimators.features import CKA, COCO, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
@@ -67,7 +67,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     cls.name: cls
     for cls in (
         *(NystromMHSIC, NystromHSIC, RFFHSIC, NFSIC, BlockHSIC, COCO, CKA, NOCCO, SubCorr),
-        *(VHSIC, UHSIC, DCov, DCor, SubHSIC),
+        *(VHSIC, UHSIC, UCKA, DCov, DCor, SubHSIC),
     )
 }
 NULLS: dict[str, type[Null]] = {
@@ -623,6 +623,7 @@ EstimatorName: TypeAlias = Literal[
     "sub-corr",
     "v-hsic",
     "u-hsic",
+    "u-cka",
     "dcov",
     "dcor",
     "sub-hsic",

@@ -62,6 +62,12 @@ def u_hsic(grams):
     return np.sum(oracles.u_centred(grams[0]) * oracles.u_centred(grams[1])) / (n * (n - 3))
 
 
+def u_cka(grams):
+    """The cosine of the angle between U-centred matrices."""
+    a, b = map(oracles.u_centred, grams)
+    return np.sum(a * b) / np.sqrt(np.sum(a * a) * np.sum(b * b))
+
+
 def columns_hsic(data):
     """The mean over all pairs of columns."""
     x, y = ([gaussian(part[:, [j]], part[:, [j]]) for j in range(part.shape[1])] for part in data)
@@ -222,6 +228,7 @@ CASES = {
     "v-hsic of 3": pairs_of_rows(dhsic.VHSIC(), oracles.v_hsic, 3),
     "v-hsic of 4": pairs_of_rows(dhsic.VHSIC(), oracles.v_hsic, 4),
     "u-hsic": pairs_of_rows(dhsic.UHSIC(), u_hsic),
+    "u-cka": pairs_of_rows(dhsic.UCKA(), u_cka),
     "sub-hsic": Case(dhsic.SubHSIC(), columns_hsic, least=FEWEST),
     "dcov": distances(dhsic.DCov(), 1.0, False, False),
     "dcov, unbiased": distances(dhsic.DCov(0.5, unbiased=True), 0.5, True, False),

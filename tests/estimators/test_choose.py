@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.errors import MemoryBudgetError
+from dhsic.errors import InvalidArgumentError, MemoryBudgetError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((9000, 3))
@@ -42,6 +42,53 @@ def test_auto__takes_all_pairs_of_few_rows_and_features_of_many(n, options, esti
     assert (found.grid is None) == ("kernels" not in options)
     if estimator == "nystrom-hsic":
         assert found.landmarks.drawn == 256
+
+
+@pytest.mark.parametrize(
+    ("n", "null", "estimator", "reason"),
+    [
+        (3, None, "cka", "fewer than 4 rows"),
+        (4, None, "u-cka", "all pairs of rows: at most 5,000"),
+        (5000, None, "u-cka", "all pairs of rows: at most 5,000"),
+        (5001, None, "cka", "more than 5,000 rows"),
+        (1500, "shifts", "u-cka", "all pairs of rows: at most 1,500"),
+        (1501, "shifts", "cka", "more than 1,500 rows"),
+        (200, "gamma", "cka", "u-cka has no gamma null"),
+    ],
+)
+def test_cka__takes_all_pairs_of_few_rows_and_landmarks_of_many(n, null, estimator, reason):
+    if null:
+        found = dhsic.independence_test(X[:n], Y[:n], estimator="cka", null=null, **QUICK)
+    else:
+        found = dhsic.hsic(X[:n], Y[:n], estimator="cka", **QUICK)
+    assert (found.estimator, found.estimator_reason) == (estimator, reason)
+    made = dhsic.CKA() if estimator == "cka" else estimator
+    named = dhsic.hsic(X[:n], Y[:n], estimator=made, **QUICK)
+    assert found.estimate == pytest.approx(named.estimate)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **asked: dhsic.independence_test(X[:99], Y[:99], kernels=dhsic.Grid(), **asked),
+        lambda **asked: dhsic.sensitivity_map(X[:99], Y[:99], **asked),
+        lambda **asked: dhsic.hsic(X[:99], Y[:99], X[:99], **asked),
+    ],
+)
+def test_cka__is_refused_by_the_name_that_was_given(call):
+    with pytest.raises(InvalidArgumentError, match="'cka'"):
+        call(estimator="cka", rng=0)
+
+
+@pytest.mark.usefixtures("no_libraries")
+def test_cka__takes_landmarks_that_are_named_and_those_that_fit():
+    named = dhsic.hsic(X[:200], Y[:200], estimator="cka:n_landmarks=20", **QUICK)
+    assert (named.estimator, named.landmarks.drawn) == ("cka", 20)
+    data = X[:3000], Y[:3000]
+    blocks = {"confidence": 0.95, "estimator": "cka", **QUICK}
+    few = dhsic.hsic(*data, memory="10MiB", **blocks)
+    assert (few.estimator, dhsic.hsic(*data, **blocks).estimator) == ("cka", "u-cka")
+    assert "all pairs of rows do not fit the memory" in few.estimator_reason
 
 
 def test_auto__of_three_variables_is_a_chain_of_tests_of_two():
@@ -170,7 +217,7 @@ def test_name__takes_as_many_landmarks_as_fit(kind, usual):
     found = dhsic.hsic(*data, estimator=kind.name, **options)
     drawn = found.landmarks.drawn
     assert 64 <= drawn < usual
-    assert found.estimator_reason.startswith(f"{drawn} landmarks, since {usual:,} landmarks would")
+    assert f"{drawn} landmarks, since {usual:,} landmarks would" in found.estimator_reason
     with pytest.raises(MemoryBudgetError):
         dhsic.hsic(*data, estimator=kind(min(2 * drawn, usual)), **options)
 

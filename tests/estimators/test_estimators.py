@@ -213,9 +213,11 @@ def test_dcor__of_a_variable_without_unbiased_variance_is_no_evidence(null):
 def test_cka__of_a_variable_with_itself_is_1():
     x = np.random.default_rng(0).standard_normal((100, 2))
     assert 1.0 - 1e-10 < estimate((x, x), with_all(dhsic.CKA, 100)) <= 1.0
-    assert 0.98 < estimate((x, x), "cka", "gaussian") <= 1.0
+    assert 0.98 < estimate((x, x), dhsic.CKA(), "gaussian") <= 1.0
+    assert 1.0 - 1e-10 < estimate((x, x), "u-cka", "gaussian") <= 1.0
     turned = x @ np.array([[0.0, 5.0], [-5.0, 0.0]]) + 3.0
-    assert estimate((x, turned), "cka", LINEAR) == pytest.approx(1.0)
+    for made in (dhsic.CKA(), "u-cka"):
+        assert estimate((x, turned), made, LINEAR) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("kind", [dhsic.CKA, dhsic.NOCCO])

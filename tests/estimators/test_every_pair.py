@@ -26,6 +26,7 @@ STANDS = {
     "sub-corr": "shifts permutation gamma spectral",
     "v-hsic": "shifts permutation chain gamma spectral martingale",
     "u-hsic": "shifts permutation chain spectral",
+    "u-cka": "shifts permutation spectral",
     "dcov": "shifts permutation gamma spectral",
     "dcor": "shifts permutation gamma spectral",
     "sub-hsic": "shifts permutation gamma spectral",
@@ -41,7 +42,7 @@ NULLS = {
     "martingale": dhsic.Martingale(),
 }
 OWN_KERNELS = ("sub-corr", "dcov", "dcor")
-QUICK = {"nfsic": dhsic.NFSIC(placement="random")}
+QUICK = {"nfsic": dhsic.NFSIC(placement="random"), "cka": dhsic.CKA()}
 PAIRS = [(name, null) for name, nulls in STANDS.items() for null in nulls.split()]
 EXACT = [pair for pair in PAIRS if pair[1] in ("shifts", "permutation", "chain")]
 TWO = [pair for pair in PAIRS if pair[1] != "chain"]
@@ -140,7 +141,7 @@ def test_constant__is_refused_by_tests_and_has_estimate_0(name):
                 assert abs(found.estimate) < 1e-12
 
 
-FEWEST_ROWS = {"u-hsic": 4, "block-hsic": 8, "nfsic": 3}  # of an estimate; else 2
+FEWEST_ROWS = {"u-hsic": 4, "u-cka": 4, "block-hsic": 8, "nfsic": 3}  # of an estimate; else 2
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8])

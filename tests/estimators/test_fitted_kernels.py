@@ -102,13 +102,14 @@ def test_level__is_kept_where_samples_are_completed(estimator):
 # Powers of two, which round nothing: 1e-300 to 1e300, and the limits of both precisions.
 POWERS = (-1000, -270, -70, -32, 0, 32, 70, 270, 1000)
 WAYS = [
-    *((name, "linear") for name in ("nystrom-m", "nystrom-hsic", "cka", "nocco", "coco", "v-hsic")),
-    *((name, "linear") for name in ("u-hsic", "sub-hsic", "block-hsic", "nfsic")),
+    *((name, "linear") for name in ("nystrom-m", "nystrom-hsic", "nocco", "coco", "v-hsic")),
+    *((name, "linear") for name in ("u-hsic", "u-cka", "sub-hsic", "block-hsic", "nfsic")),
     *((name, "distance") for name in ("nystrom-m", "v-hsic")),
     *((name, None) for name in ("sub-corr", "dcor", "dcov", "auto")),
     *((name, "gaussian") for name in ("auto", "rff-hsic", "v-hsic")),
     *(("v-hsic", kernel) for kernel in ("polynomial", "laplacian", "ranks(distance)")),
     ("nystrom-m", "scores(linear)"),
+    (dhsic.CKA(), "linear"),
 ]
 RELATIVE = {"sub-corr", "ranks(distance)", "scores(linear)"}
 

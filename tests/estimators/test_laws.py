@@ -136,20 +136,21 @@ def centred_spectra(data):
 
 
 @FEW_ROWS
-@pytest.mark.parametrize("case", ["v-hsic", "u-hsic"])
+@pytest.mark.parametrize("case", ["v-hsic", "u-hsic", "u-cka"])
 def test_spectral__of_all_pairs_keeps_weights_within_the_variance(case):
     """The largest weights within the variance; a constant makes up for the mean of the others."""
     n = 7 if case == "v-hsic" else 30
     data = draw(n, 2)
     statistic = CASES[case].statistic(data)
-    observed = statistic([np.arange(n)] * 2)
+    observed, scale = statistic([np.arange(n)] * 2), 1.0
     if case == "v-hsic":
         mean, variance = of_all_permutations(statistic, n)
     else:
         own = [oracles.u_centred(gaussian(x, x)) for x in data]
         norms = [np.sum(a * a) / (n * (n - 3)) for a in own]
-        mean, variance = 0.0, 2.0 * n / (n - 3) * np.prod(norms)
-    weights = np.sort(np.outer(*centred_spectra(data)).ravel())[::-1]
+        scale = 1.0 / np.sqrt(np.prod(norms)) if case == "u-cka" else 1.0
+        mean, variance = 0.0, scale**2 * 2.0 * n / (n - 3) * np.prod(norms)
+    weights = scale * np.sort(np.outer(*centred_spectra(data)).ravel())[::-1]
     kept_ones = np.cumsum(2 * weights**2) <= variance
     kept_ones[0] = True
     weights = weights[kept_ones]

@@ -119,6 +119,7 @@ def check(found, expected, factor=1.0, rel=1e-9):
     [
         ("v-hsic", KERNELS, False, 1.0),
         ("u-hsic", KERNELS, False, 1.0),
+        ("u-cka", KERNELS, True, 1.0),
         ("dcov", DISTANCES, False, 4.0),
         ("dcor", DISTANCES, True, 1.0),
     ],
@@ -208,6 +209,7 @@ def test_confidence__takes_no_other_pass_and_changes_no_digit_of_a_test_by_featu
 )
 def test_interval__of_every_estimator_holds_its_centre(estimator):
     x, y = normal(0.5, 150, 2)
+    estimator = ESTIMATORS[estimator]()
     without = dhsic.hsic(x, y, estimator=estimator, rng=0)
     found = dhsic.hsic(x, y, estimator=estimator, confidence=0.95, rng=0)
     interval = found.interval
@@ -242,7 +244,7 @@ def test_interval__of_sorted_rows_is_about_that_of_shuffled_ones(estimator):
     assert abs(math.log(ordered / mixed)) < 3.0 / math.sqrt(49)
 
 
-@pytest.mark.parametrize("estimator", ["auto", "v-hsic", "dcor", "cka"])
+@pytest.mark.parametrize("estimator", ["auto", "v-hsic", "dcor", "cka", dhsic.CKA()])
 def test_interval__of_constants_is_a_point_at_0(estimator):
     found = dhsic.hsic(np.ones(60), np.arange(60.0), estimator=estimator, confidence=0.9, rng=0)
     ends = found.interval.low, found.interval.high, found.interval.error
@@ -363,3 +365,57 @@ def test_coverage__of_few_data_sets(estimator, rho):
 @pytest.mark.parametrize("estimator", ["u-hsic", "v-hsic", "cka", "dcor", "nystrom-hsic"])
 def test_coverage__of_many_data_sets(estimator, rho, level):
     assert between(held(estimator, rho, 500, 400, level), 400, level)
+
+
+def clusters(x, e, rng):
+    return 1.5 * np.sign(x) + e
+
+
+def quadratic(x, e, rng):
+    return 0.5 * (x**2 - 1.0) + e
+
+
+def sign_product(x, e, rng):
+    kept = np.where(rng.random(e.shape) < 0.9, 1.0, -1.0)
+    return kept * np.abs(e) * np.sign(x) * np.sign(np.roll(x, 1, axis=1))
+
+
+def ten_columns(kind, n, rng):
+    """Two variables of ten columns, which depend in pairs."""
+    x, e = rng.standard_normal((2, n, 10))
+    x = x + 1.5 * rng.choice([-1.0, 1.0], x.shape) if kind is clusters else x
+    return x, kind(x, e, rng)
+
+
+def missed(kind, n, sets, samples):
+    """Mean of estimates of CKA in standard errors from the truth, and how many intervals hold it.
+
+    The truth is a quotient of means of unbiased estimates of samples of 1,000 rows.
+    """
+    kernel, rng = Gaussian(gamma=0.05), np.random.default_rng(1)
+    drawn = (ten_columns(kind, 1000, rng) for _ in range(samples))
+    means = np.mean([halves([kernel(v) for v in data], unbiased=True) for data in drawn], axis=0)
+    expected, estimates, count = means[0] / math.sqrt(means[1] * means[2]), [], 0
+    for seed in range(sets):
+        data = ten_columns(kind, n, np.random.default_rng([seed, n]))
+        options = {"kernels": kernel, "estimator": "cka", "rng": seed, "threads": 1}
+        found = dhsic.hsic(*data, confidence=0.95, **options)
+        estimates.append(found.estimate)
+        count += found.interval.low <= expected <= found.interval.high
+    error = np.std(estimates) * math.sqrt(1.0 / sets + n / 1000 / samples)
+    return (np.mean(estimates) - expected) / error, count
+
+
+def test_cka__of_ten_columns_is_that_of_the_kernels():
+    # By 28 landmarks it is 18 errors below, and one interval holds it.
+    apart, count = missed(clusters, 200, 40, 10)
+    assert abs(apart) < 5.0
+    assert between(count, 40, 0.95)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [clusters, quadratic, sign_product])
+def test_cka__of_ten_columns_is_that_of_the_kernels_in_many_data_sets(kind):
+    apart, count = missed(kind, 500, 400, 200)
+    assert abs(apart) < 5.0
+    assert between(count, 400, 0.95)
