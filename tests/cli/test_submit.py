@@ -373,6 +373,13 @@ def test_option__that_is_given_twice_is_refused(submit, here):
     assert folders(here) == []
 
 
+@pytest.mark.parametrize("before", [0, 250, 280, 290])
+def test_password__in_a_long_word_is_not_printed(before, submit, here):
+    said = submit(f"test {'n' * before}=s3://user:secret@bucket/x.zarr").stderr
+    assert ("no password or signature" in said, "secret" in said) == (True, False)
+    assert folders(here) == []
+
+
 @pytest.mark.parametrize("each", ["x", "x=1", "--each", "variable=", "a=1,2 --each a=3,4"])
 def test_each__needs_a_name_and_several_values(each, submit, here):
     refused(submit(options=f"--each {each}"), "--each")
