@@ -31,6 +31,7 @@ from dhsic.estimators.base import (
     plan_of,
 )
 from dhsic.estimators.choose import choose_pairs
+from dhsic.estimators.program import Intervals, keeping
 from dhsic.estimators.registry import find_null
 from dhsic.io.missing import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
@@ -58,6 +59,7 @@ from dhsic.results import (
     is_least,
 )
 from dhsic.statistics.features import Features
+from dhsic.statistics.jackknife import LEAVING, Jackknifed, Parts
 from dhsic.statistics.martingale_pairs import martingales_of_pairs, pairs_steps
 from dhsic.statistics.moments import moments_steps, second_moments, spectral_law
 from dhsic.statistics.orbit import Orbit
@@ -84,6 +86,8 @@ _LAWS = 512  # mixtures at a time, of up to 40 kB each
 _WRITTEN = 2**18  # pairs at a time
 PAIR_COLUMNS = dict.fromkeys(("x", "y", "estimate", "cka", "p_value", "p_adjusted"), 1)
 """Arrays of the zarr group of a matrix, with their columns."""
+INTERVAL_COLUMNS = dict.fromkeys(("conf_low", "conf_high", "cka_low", "cka_high"), 1)
+"""The same of intervals, where they were asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -109,6 +113,11 @@ class DependenceMatrix(RunFields):
         The null distribution.
     null_reason : str
         Why this one, and how it was made.
+    confidence : float or None
+        Level of the intervals, where they were asked for.
+    pair_intervals : ndarray, shape (4, M (M - 1) / 2), or None
+        Lower and upper ends of the intervals of squared HSIC, and of those of CKA, in the order of
+        `pair_hsic`.
 
     References
     ----------
@@ -139,6 +148,8 @@ class DependenceMatrix(RunFields):
     landmarks: LandmarkSummary | None
     null: str = "spectral"
     null_reason: str = ""
+    confidence: float | None = None
+    pair_intervals: Vector | None = None
 
     @property
     def hsic(self) -> Sizes:
@@ -179,6 +190,7 @@ class DependenceMatrix(RunFields):
             ("strongest", f"{first['x']} and {first['y']}: {measured}"),
             ("dependent", self.decision(alpha)),
             *([("p-values", attainable)] if attainable else []),
+            *([("intervals", f"{100.0 * self.confidence:g} %")] if self.confidence else []),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
             *self._tail(),
         ]
@@ -211,11 +223,13 @@ class DependenceMatrix(RunFields):
         # Where the pairs of a variable with those after it end.
         ends = np.arange(len(self.names) - 1, 0, -1).cumsum()
         first = np.searchsorted(ends, at, side="right")
+        intervals = () if self.pair_intervals is None else self.pair_intervals[:, at]
         return {
             "x": first,
             "y": at - ends[first] + len(self.names),
             "estimate": self.pair_hsic[at],
             "cka": self.pair_cka[at],
+            **dict(zip(INTERVAL_COLUMNS, intervals, strict=False)),
             "p_value": self.pair_pvalues[at],
             "p_adjusted": adjusted(self.pair_pvalues[at]),
         }
@@ -257,8 +271,9 @@ class DependenceMatrix(RunFields):
         """Write all pairs, a row each, into a new zarr group.
 
         Its arrays, shapes (M (M - 1) / 2, 1), are ``x`` and ``y``, the numbers of the variables
-        with their names as categories, and ``estimate``, ``cka``, ``p_value`` and ``p_adjusted`` as
-        in `to_frame`, in the order of `pair_pvalues`. The group is there when it is complete.
+        with their names as categories, and ``estimate``, ``cka``, ``p_value``, ``p_adjusted`` and
+        the ends of intervals, where there are any, as in `to_frame`, in the order of
+        `pair_pvalues`. The group is there when it is complete.
 
         Parameters
         ----------
@@ -291,7 +306,8 @@ class DependenceMatrix(RunFields):
         categories: Any = {"kind": "categorical", "categories": list(self.names)}
         told = {"x": categories, "y": categories, "p_adjusted": {"control": self._control}}
         options: Any = {"compress": compress, "overwrite": overwrite}
-        return write_group(path, PAIR_COLUMNS, blocks, lambda: told, **options)
+        arrays = PAIR_COLUMNS | ({} if self.confidence is None else INTERVAL_COLUMNS)
+        return write_group(path, arrays, blocks, lambda: told, **options)
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control
@@ -382,6 +398,7 @@ def dependence_matrix(
     strata: Any = None,
     groups: Any = None,
     order: Order | None = None,
+    confidence: float | None = None,
     **options: Unpack[RunArguments],
 ) -> DependenceMatrix:
     """Find how much the variables of every pair depend, in one pass over the data or few.
@@ -425,6 +442,12 @@ def dependence_matrix(
         places, or the later variable of every pair is shifted in time. `null_reason` of the result
         says which assumption it stands on. An order leaves few replicates, n / lag, and so no small
         `adjusted` p-values for many pairs.
+    confidence : float, optional
+        As for `rank_features`: the level of an interval of squared HSIC and of one of CKA, of every
+        pair by itself, so that one in 20 intervals of 95 % misses. They come from blocks of rows
+        that are left out of the sums: of the pass of the estimates, or with the null "spectral" of
+        one more, and of several where the sums of all blocks and pairs do not fit the memory.
+        P-values are the same without. To be left out with the null "martingale".
     rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
@@ -457,6 +480,7 @@ def dependence_matrix(
     """
     run = RunOptions(**options)
     rows = RowLabels(strata, groups, order)
+    rows.check_confidence(confidence)
     session = run.open(variables, names, data, missing, rows, pairwise=True)
     # Pairs are tested; kernels are chosen as by what takes several variables.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
@@ -467,22 +491,29 @@ def dependence_matrix(
     steps, tested = (_plan_of_products, _tested_by_products) if of_products else (_plan, _tested)
     planner, runner = partial(steps, null=law), partial(tested, null=law)
     estimator, choice = VHSIC(), AS_ASKED  # type: Estimator, str
-    if of_products and n_landmarks is not None:
-        msg = (
-            "n_landmarks must be left out with null 'martingale', which compares all pairs of rows,"
-            f" got {shown(n_landmarks)}: leave it out, or take null 'shifts' or 'spectral'"
-        )
-        raise InvalidArgumentError(msg)
+    for name, given in (("n_landmarks", n_landmarks), ("confidence", confidence)):
+        if of_products and given is not None:
+            msg = (
+                f"{name} must be left out with null 'martingale', which compares all pairs of rows,"
+                f" got {shown(given)}: leave it out, or take null 'shifts' or 'spectral'"
+            )
+            raise InvalidArgumentError(msg)
     if n_landmarks is not None:
         estimator = NystromHSIC(n_landmarks)
     elif not of_products:
         estimator, _, choice = choose_pairs(session, combinations, planner, runner)
-    of = {"computes": "dependence matrix"}
-    found = run_batch(session, planner, runner, estimator, combinations, law, fitting, **of)
+    kept, of = session, {"computes": "dependence matrix"}  # type: Session, dict[str, Any]
+    if confidence is not None:
+        test = partial(planner, estimator, combinations=combinations)
+        asked = Intervals.of(session, estimator, combinations, confidence, test=test)
+        kept, runner = keeping(session, [asked]), partial(runner, level=confidence)
+        of["confidence"] = confidence
+    found = run_batch(kept, planner, runner, estimator, combinations, law, fitting, **of)
     if found["landmarks"] is not None and choice != AS_ASKED:
         found["landmarks"] = replace(found["landmarks"], choice=choice)
     found["null_reason"] = "; ".join(filter(None, (reason, found["null_reason"])))
-    return DependenceMatrix(names=session.names, null=law.name, **found, **run_fields(session))
+    found |= {"names": session.names, "null": law.name, "confidence": confidence}
+    return DependenceMatrix(**found, **run_fields(session))
 
 
 @plans(dependence_matrix)
@@ -493,7 +524,7 @@ def plan_matrix() -> None:
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `dependence_matrix`.
-    kernels, n_landmarks, null, n_resamples, names, data, missing, strata, groups, order
+    kernels, n_landmarks, null, n_resamples, names, data, missing, strata, groups, order, confidence
         As for `dependence_matrix`.
     precision, client, threads, memory, time
         As for `dependence_matrix`.
@@ -528,13 +559,21 @@ def _chosen_null(
 def _statistics(
     session: Session, combinations: Combinations, features: Sequence[Features], null: PairNull
 ) -> list[tuple[OuterStatistic, Orbit]]:
-    """Squared HSIC of all pairs, times n: by all features, and by those that replicates are of."""
+    """Squared HSIC of all pairs, times n: by all features, and by those that replicates are of.
+
+    Where blocks of rows are left out, that by all features says it without each of them.
+    """
     # Replicates may take principal features, by which dependence is not estimated.
-    asked: list[Any] = [([replace(one, matrix=None) for one in features], None)]
+    pairs, whole = combinations.chosen, [replace(one, matrix=None) for one in features]
+    every, deletion = session.leaving_out(None), session.deletion
+    made: list[tuple[OuterStatistic, Any]] = [(OuterStatistic(every, whole, pairs), None)]
+    if deletion is not None:
+        left = OuterStatistic(session, whole, pairs, beside=pairs, blocks=deletion.blocks, own=True)
+        # A limit law takes HSIC itself, whose last digits are other ones where blocks are kept.
+        made = [*(made if isinstance(null, Spectral) else []), (left, None)]
     if isinstance(null, Shifts):
-        asked.append((features, null))
-    statistics = (OuterStatistic(session, some, combinations.chosen) for some, _ in asked)
-    return [(one, one.orbit(session, law)) for one, (_, law) in zip(statistics, asked, strict=True)]
+        made.append((OuterStatistic(every, features, pairs), null))
+    return [(one, one.orbit(every, law)) for one, law in made]
 
 
 def _steps(session: Session, statistics: Sequence[tuple[OuterStatistic, Orbit]]) -> Steps:
@@ -542,7 +581,14 @@ def _steps(session: Session, statistics: Sequence[tuple[OuterStatistic, Orbit]])
     whole = statistics[0][0].features
     alone = [(m, m) for m in range(len(whole))]
     steps = moments_steps(session, whole, alone, then="estimate")
-    return sum((replicate_steps(session, *one, SHARE_OF_MANY) for one in statistics), steps)
+    for statistic, orbit in statistics:
+        steps += replicate_steps(session, statistic, orbit, SHARE_OF_MANY)
+        if statistic.blocks > 1:
+            # What every pair is without each block, and the ends of its intervals.
+            sizes, ends = 3 * (1 + statistic.blocks), len(INTERVAL_COLUMNS)
+            values = 8 * len(statistic)
+            steps.append(DriverStep(LEAVING, (sizes + ends) * values, ends * values))
+    return steps
 
 
 def _plan(
@@ -550,27 +596,34 @@ def _plan(
 ) -> Plan:
     """The steps of `_tested`, found once."""
     assert isinstance(estimator, NystromHSIC)
+    kept, session = session, session.leaving_out(None)
 
     def make() -> Plan:
         steps, features = estimator.expected_drawing(session, combinations, null)
-        steps += _steps(session, _statistics(session, combinations, features, null))
+        steps += _steps(session, _statistics(kept, combinations, features, null))
         plan = plan_of(session, steps, estimator.remedy, estimator.n_drawn(session))
         # Replicates are gone when their pair has its p-value.
         values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
         return replace(plan, kept_bytes=values, closing_bytes=4 * values)
 
-    return session.once(("pairs", estimator, combinations, null), make)
+    blocks = kept.deletion and kept.deletion.blocks
+    return session.once(("pairs", estimator, combinations, null, blocks), make)
 
 
 def _tested(
-    estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
+    estimator: Estimator,
+    session: Session,
+    combinations: Combinations,
+    null: PairNull,
+    level: float | None = None,
 ) -> dict[str, Any]:
     """Squared HSIC, CKA and p-value of every pair, with how they were found."""
     assert isinstance(estimator, NystromHSIC)
+    kept, session = session, session.leaving_out(None)
     drawn = estimator.draw(session, combinations, null)
     assert drawn.landmarks is not None
     combinations = drawn.combinations
-    statistics = _statistics(session, combinations, drawn.features, null)
+    statistics = _statistics(kept, combinations, drawn.features, null)
     # Landmarks that are kept may be more than were expected, and decide on the memory.
     steps = _steps(session, statistics)
     plan_of(session, steps, estimator.remedy, estimator.n_drawn(session)).check()
@@ -584,17 +637,22 @@ def _tested(
     blocks = [moments.covariance(*pair) for pair in alone]
     # A variable with itself: the whitened block is its covariance operator.
     own = np.array([float(np.vdot(block, block)) for block in blocks])
-    hsic = replicate(session, *statistics[0], SHARE_OF_MANY).statistics / session.n
+    found = replicate(session, *statistics[0], SHARE_OF_MANY)
+    hsic, ends = found.statistics / session.n, dict[str, Any]()
+    if level is not None:
+        if isinstance(null, Spectral):
+            found = replicate(session, *statistics[1], SHARE_OF_MANY)
+        ends["pair_intervals"] = _intervals(kept, found.told, level)
     # Means over all permutations; of rows that move together or in time, over the replicates.
     traces = np.array([float(np.trace(block)) for block in blocks])
     chance = _products(traces) / (session.n - 1)
     if isinstance(null, Spectral):
         spectra = [moments.spectrum(m) for m in range(len(whole))]
         sizes = np.concatenate([hsic, own])
-        found = _spectral_pvalues(session, sizes, [*pairs, *alone], spectra, whole, null)
-        ps, own_ps = np.split(found, [len(pairs)])
+        every = _spectral_pvalues(session, sizes, [*pairs, *alone], spectra, whole, null)
+        ps, own_ps = np.split(every, [len(pairs)])
     else:
-        statistic, orbit = statistics[1]
+        statistic, orbit = statistics[-1]
         # Of a variable with itself no replicate is as large.
         ps, own_ps = np.empty(len(pairs)), np.full(len(own), 1.0 / len(orbit))
         for numbers, (observed, drawn_for, rounding, *_) in replicate_parts(
@@ -605,8 +663,26 @@ def _tested(
                 chance[numbers] = drawn_for.mean(axis=0) / session.n
         detail = "; ".join(filter(None, (orbit.detail, _directions_text(drawn.features))))
     summary = replace(drawn.landmarks, kept=tuple(one.n_features for one in whole))
-    both = own_ps, ps
-    return _fields_of(session, combinations.kernels, own, hsic, chance, both, summary, detail)
+    kernels = combinations.kernels
+    return ends | _fields_of(session, kernels, own, hsic, chance, (own_ps, ps), summary, detail)
+
+
+def _intervals(session: Session, told: Sequence[Any], level: float) -> Vector:
+    """Ends of the intervals of squared HSIC and of CKA of every pair, shape (4, C)."""
+    assert session.deletion is not None
+    session.step(LEAVING)
+    shares = np.array(session.deletion.sizes) / session.n
+    ends = np.empty((len(told), len(INTERVAL_COLUMNS)))
+    for of_pair, one in zip(ends, told, strict=True):
+        # As of features against a target, see `Intervals.of_features`.
+        sizes = [(size, size, tuple(own)) for size, *own in one.sizes.tolist()]
+        parts = [[Parts(*each), Parts(*each, divided=True)] for each in sizes]
+        found = Jackknifed.of(parts, shares, session.n)
+        hsic, cka = (found.measured(c, unbiased=False) for c in range(2))
+        both = hsic.interval(level, math.inf), cka.interval(level, 1.0)
+        of_pair[:] = [end for interval in both for end in (interval.low, interval.high)]
+    ends.flags.writeable = False  # so that the result takes no copy
+    return ends.T
 
 
 def _plan_of_products(

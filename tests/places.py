@@ -128,6 +128,12 @@ CALLS = {
     "difference": Call(dhsic.dependence_difference, THREE, plan=dhsic.plan_difference),
     "hsic of three": Call(dhsic.hsic, THREE, {"estimator": "nystrom-m"}),
     "matrix": Call(dhsic.dependence_matrix, THREE, {"n_landmarks": 12}, plan=dhsic.plan_matrix),
+    "matrix with intervals": Call(
+        dhsic.dependence_matrix,
+        THREE,
+        {"n_landmarks": 12, "confidence": 0.9},
+        plan=dhsic.plan_matrix,
+    ),
     "lags": Call(dhsic.lag_scan, options={"lags": 5, "kernels": ROUGH}, plan=dhsic.plan_lag_scan),
     "lags by features": Call(
         dhsic.lag_scan,

@@ -51,6 +51,7 @@ CASES = {
         for method in ("forward", "backward", "lasso")
     },
     "dependence_matrix": (dhsic.dependence_matrix, "xyz", {}),
+    "intervals of a matrix": (dhsic.dependence_matrix, "xyz", {"confidence": 0.95}),
     "lag_scan": (dhsic.lag_scan, "xy", {"lags": 24}),
     "two_sample_test": (dhsic.two_sample_test, "xs", {}),
     "mean_embedding": (dhsic.mean_embedding, "x", {}),

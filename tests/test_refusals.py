@@ -647,7 +647,7 @@ WITH_ARRAYS = [
     *[(rank, name) for name in ("feature_kernels", "column_groups", "exclude")],
     *[(sensitivity, "wrt"), (pair, "checkpoint")],
     *[(f, name) for f in (two_samples, interaction) for name in ("null", "estimator", "kernels")],
-    *[(matrix, name) for name in ("null", "kernels", "n_landmarks")],
+    *[(matrix, name) for name in ("null", "kernels", "n_landmarks", "confidence")],
     *[(lags, name) for name in ("lags", "estimator", "order")],
     *[(DIFFERENCE, name) for name in ("estimator", "kernels", "confidence")],
     (partial(dhsic.witness_functions, X, Y, rng=0), "estimator"),

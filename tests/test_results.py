@@ -41,7 +41,7 @@ def directions():
     return causal.directions([(X, Y), (Y, X), (X, Z)], rng=0)
 
 
-WITH_INTERVALS = {"interval", "assessed", "difference"}
+WITH_INTERVALS = {"interval", "assessed", "difference", "matrix with intervals"}
 
 # A public call of every class, and how many rows the frame of its result has: one a test, or one
 # a pair, column, edge, point, eigenvalue or step; None where that is a matter of the data.
@@ -64,6 +64,7 @@ MAKE = {
     "landmarks": (lambda: dhsic.hsic(X, Y, estimator="nystrom-m", rng=0), 1),
     "features": (lambda: dhsic.hsic(X, Y, estimator="rff-hsic", rng=0), 1),
     "matrix": (lambda: dhsic.dependence_matrix(X, Y, Z, rng=0), 3),
+    "matrix with intervals": (lambda: dhsic.dependence_matrix(X, Y, Z, confidence=0.9, rng=0), 3),
     "lags": (lambda: dhsic.lag_scan(MANY, MANY**2 + OTHERS, 2, rng=0), 5),
     "ranking": (lambda: dhsic.rank_features(WIDE, Y, rng=0), 3),
     "selection": (lambda: dhsic.select_features(WIDE, Y, 2, rng=0), 2),

@@ -192,7 +192,8 @@ class OuterStatistic(Statistic["OuterSums"]):
         beside = () if cosets.start else self.beside
         products = tuple(dict.fromkeys(p for pair in beside for p in self._measured(pair)))
         kernels = {k for pair in (*self.pairs, *products) for k in pair}
-        layout = Layout.of({k: self._carried(k, len(orbit)) for k in kernels}, self.pairs)
+        matrices = len(orbit) if len(orbit) > 1 else self.blocks
+        layout = Layout.of({k: self._carried(k, matrices) for k in kernels}, self.pairs)
         return OuterPass(
             layout,
             orbit,
@@ -215,7 +216,7 @@ class OuterStatistic(Statistic["OuterSums"]):
             others.setdefault(second, set()).add(first)
         return {k: sum(self.features[o].n_summed for o in some - {k}) for k, some in others.items()}
 
-    def _carried(self, k: int, permutations: int) -> Features:
+    def _carried(self, k: int, matrices: int) -> Features:
         """The features of a kernel, whitened row by row where that is quicker than afterwards.
 
         Or where float32 products would leave too few digits.
@@ -225,7 +226,7 @@ class OuterStatistic(Statistic["OuterSums"]):
         if matrix is None and features.factor is not None:
             # Fewer rows than columns of the cross-covariances that it has are quicker to whiten. Of
             # all of them, so that the digits are the same however much a pass takes.
-            few_rows = 2 * self.session.n <= permutations * self._columns.get(k, 0)
+            few_rows = 2 * self.session.n <= matrices * self._columns.get(k, 0)
             single = dtype == np.float32 and d <= _WIDE
             matrix = features.inverse if single or few_rows else None
         return features.carried(None if matrix is None else matrix.astype(dtype, copy=False))
@@ -458,15 +459,21 @@ class Apart:
                 crossing.of(products)[...] += left @ some[..., crossing.second]
 
     def covariances(self, sums: OuterSums) -> Vector:
-        """Of all rows, and where there are several blocks without each, shape (1 + B, P)."""
+        """Of all rows, and where there are several blocks without each, shape (1 + B, P).
+
+        Overwrites the sums.
+        """
 
         def deleted(each: NDArray[Any]) -> NDArray[Any]:
             total = each.sum(axis=0, keepdims=True)
-            return np.concatenate([total, total - each]) if self.blocks > 1 else total
+            # In place: of many pairs these are the largest arrays of all.
+            others = [np.subtract(total, each, out=each)] if self.blocks > 1 else []
+            return np.concatenate([total, *others])
 
         n = deleted(self.rows[:, None])
         means: Vector = deleted(sums.means) / n
-        products: Vector = deleted(sums.apart) / n
+        products: Vector = deleted(sums.apart)
+        products /= n
         for crossing in self.layout.crossings:
             left, right = means[:, crossing.first], means[:, crossing.second]
             crossing.of(products)[...] -= left[:, :, None] * right[:, None]

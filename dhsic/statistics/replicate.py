@@ -108,7 +108,10 @@ class Statistic(ABC, Generic[State]):
         return self.part(range(1))
 
     def bare(self) -> Self:
-        """The same without sums of blocks of rows, which decide neither groups nor passes."""
+        """The same without sums of blocks of rows, by which no replicate may change.
+
+        So they decide neither groups nor passes of these.
+        """
         return self
 
     def orbit(self, session: Session, null: Resampling | None) -> Orbit:
@@ -232,7 +235,8 @@ def _planned(
 ) -> _Part:
     reduction = statistic.over(orbit, cosets)
     plan, step = session.plan(reduction), statistic.step(session, reduction)
-    needed, bare = max(plan.worker_bytes, step.working_bytes), statistic.bare()
+    needed = max(plan.worker_bytes, step.working_bytes)
+    bare = statistic.bare() if len(orbit) > 1 else statistic
     # What takes little with them takes little without, too.
     if bare is not statistic and needed > session.runtime.pass_bytes // SHARE_OF_MANY:
         needed = _planned(session, orbit, bare, cosets).needed

@@ -119,6 +119,7 @@ PRINTED = {
     "rank table.csv --features f=b,c --target a": ["features   2"],
     f"{RANK} --confidence 0.9": ["conf low", "cka high", "intervals  90 %"],
     f"{MATRIX} --alpha 0.5 --top 1": ["x  y  estimate  cka", "2 of 3 pairs at level 0.5, by Holm"],
+    f"{MATRIX} --confidence 0.9": ["conf low", "cka high", "intervals  90 %"],
     f"{LAGS} --alpha 0.5 --top 1": ["x  y  -2   ", " of 5 lags at level 0.5 by max-T; CKA"],
     TWO: ["samples      x (300), far (200)", "squared MMD", "one distribution rejected at level"],
     f"{TWO} --confidence 0.9": ["interval     0.", " (90 %)"],
@@ -224,6 +225,7 @@ OPTIONS = {
         "--kernel x=imq": {"variables.0.kernel": "imq:"},
         "--landmarks 30": {"landmarks.drawn": 30},
         "--null spectral": {"null": "spectral"},
+        "--confidence 0.9": {"confidence": 0.9},
     },
     LAGS: {
         "--kernel y=laplacian": {"variables.1.kernel": "laplacian"},
