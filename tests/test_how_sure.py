@@ -73,17 +73,44 @@ def test_difference__is_that_of_the_measures_with_their_common_error():
     y = a + 0.8 * b + noise
     found = dhsic.dependence_difference(a, b, y, estimator="dcor", rng=0)
     each = [dhsic.hsic(x, y, estimator="dcor", confidence=0.95, rng=0) for x in (a, b)]
-    assert found.estimates == pytest.approx([one.estimate for one in each])
+    assert found.estimates == pytest.approx([one.interval.centre for one in each])
     assert [one.error for one in found.intervals] == pytest.approx(
         [one.interval.error for one in each]
     )
-    assert found.difference == pytest.approx(each[0].estimate - each[1].estimate)
+    assert found.difference == pytest.approx(found.estimates[0] - found.estimates[1])
     t = abs(found.interval.centre) / found.interval.error
     assert found.pvalue == pytest.approx(2.0 * stats.t.sf(t, 49))
     half = stats.t.ppf(0.975, 49) * found.interval.error
     assert found.interval.high == pytest.approx(found.interval.centre + half)
     wider = dhsic.dependence_difference(a, b, y, estimator="dcor", confidence=0.99, rng=0)
     assert wider.interval.low < found.interval.low
+
+
+def test_difference__tells_measures_within_their_intervals():
+    # V-statistics of independent variables of many columns lie above intervals less their bias.
+    a, b, noise = np.random.default_rng(0).standard_normal((3, 60, 10))
+    found = dhsic.dependence_difference(a, b, a + noise, estimator="dcor", rng=0)
+    alone = dhsic.hsic(b, a + noise, estimator="dcor", confidence=0.95, rng=0)
+    assert alone.estimate > alone.interval.high
+    frame = found.to_frame()
+    assert (frame["estimate"] <= frame["conf_high"]).all()
+    np.testing.assert_array_equal(frame["estimate"], frame["conf_centre"])
+    for (_, text), interval in zip(found.summary()[2:4], found.intervals, strict=True):
+        assert text == interval.told
+    assert [bar.get_width() for bar in found.plot().patches] == frame["estimate"].tolist()
+    assert type(found).from_json(found.to_json()) == found
+
+
+def test_interval__tells_its_centre_beside_an_estimate_outside_of_it():
+    x, y = np.random.default_rng(0).standard_normal((2, 60, 10))
+    for call in (dhsic.hsic, dhsic.independence_test):
+        found = call(x, y, kernels="gaussian", estimator="v-hsic", confidence=0.95, rng=0)
+        assert found.estimate > found.interval.high
+        centre = found.interval.centre
+        assert f"about {centre:.4g}, corrected for bias (95 %)" in dict(found.summary())["interval"]
+        assert found.to_frame()["conf_centre"].tolist() == [centre]
+        lead = found.findings(0.05, "bh").lead
+        assert call is not dhsic.hsic or found.interval.told in lead
 
 
 def test_difference__of_equal_dependences_keeps_the_level_and_of_others_is_found():
