@@ -86,7 +86,7 @@ class DependenceDifference(RunFields):
         return [
             ("n", self._rows_told),
             ("measure", self.estimator),
-            *((term, interval.told) for term, _, interval in self._measures),
+            *((term, interval.told) for term, interval in self._measures),
             ("p-value", pvalue_text(self.pvalue, None, 0)),
             *self._tail(),
         ]
@@ -95,18 +95,17 @@ class DependenceDifference(RunFields):
         """A row a measure, and one of the difference."""
         each = zip(self._measures, (None, None, self.pvalue), strict=True)
         return [
-            {"term": term, "method": self.estimator, "p_value": p, "estimate": value, "n": self.n}
-            | interval.columns
-            for (term, value, interval), p in each
+            {"term": term, "method": self.estimator, "p_value": p, "n": self.n}
+            | {"estimate": interval.centre, **interval.columns}
+            for (term, interval), p in each
         ]
 
     @property
-    def _measures(self) -> list[tuple[str, float, Interval]]:
-        """Name, value and interval of both measures, and of their difference."""
+    def _measures(self) -> list[tuple[str, Interval]]:
+        """Name and interval of both measures, and of their difference."""
         x1, x2, y = self.names
         terms = f"{x1}, {y}", f"{x2}, {y}", "difference"
-        values, intervals = (*self.estimates, self.difference), (*self.intervals, self.interval)
-        return list(zip(terms, values, intervals, strict=True))
+        return list(zip(terms, (*self.intervals, self.interval), strict=True))
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control
@@ -136,8 +135,9 @@ class DependenceDifference(RunFields):
         MissingDependencyError
             matplotlib is not installed.
         """
-        terms, values, intervals = zip(*self._measures, strict=True)
-        axes = plots.draw_bars(ax, terms, values, f"{self.estimator}, corrected for bias")
+        terms, intervals = zip(*self._measures, strict=True)
+        centres = [one.centre for one in intervals]
+        axes = plots.draw_bars(ax, terms, centres, f"{self.estimator}, corrected for bias")
         plots.draw_intervals(axes, np.array([(one.low, one.high) for one in intervals]))
         return axes
 

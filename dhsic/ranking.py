@@ -343,11 +343,10 @@ class ColumnRanking(RunFields):
         sizes, quantity = [getattr(f, size) for f in self.features], _QUANTITIES[size]
         intervals = None
         if self.confidence is not None and size in _INTERVALS:
-            low, high, centre = _INTERVALS[size]
-            intervals = [[getattr(f, low), getattr(f, high)] for f in self.features]
-            # That of a V-statistic may lie outside of its interval. A constant column has none.
-            centres = (getattr(f, centre) for f in self.features)
-            sizes = [x if c is None else c for x, c in zip(sizes, centres, strict=True)]
+            *ends, centre = _INTERVALS[size]
+            intervals = [[getattr(f, end) for end in ends] for f in self.features]
+            # A V-statistic may lie outside of its interval. A constant column has none.
+            sizes = [getattr(f, centre) or 0.0 for f in self.features]
             quantity += ", corrected for bias"
         axes = plots.ranking(
             sizes,
@@ -959,7 +958,7 @@ def rank_features(
             columns_of = zip(*intervals, strict=True)
             for names, each in zip(_INTERVALS.values(), columns_of, strict=True):
                 told = zip(*((x.low, x.high, x.centre) for x in each), strict=True)
-                found |= dict(zip(names, told, strict=True))
+                found |= {name: list(column) for name, column in zip(names, told, strict=True)}
         columns = _ranked(chosen, kept, found)
         if joint is not None:
             # Of all columns, those that are constant too: the map is of them as one variable. By
