@@ -53,11 +53,11 @@ class DependenceDifference(RunFields):
     estimator : str
         The name of the measure of dependence.
     estimates : tuple of float
-        The measures of x1 and y, and of x2 and y.
+        The measures of x1 and y, and of x2 and y, less their bias: the centres of their intervals.
     intervals : tuple of Interval
         Theirs.
     difference : float
-        The first less the second.
+        The first less the second, the centre of its interval.
     interval : Interval
         That of the difference.
     pvalue : float
@@ -86,7 +86,7 @@ class DependenceDifference(RunFields):
         return [
             ("n", self._rows_told),
             ("measure", self.estimator),
-            *((term, f"{value:.4g}, {interval.told}") for term, value, interval in self._measures),
+            *((term, interval.told) for term, interval in self._measures),
             ("p-value", pvalue_text(self.pvalue, None, 0)),
             *self._tail(),
         ]
@@ -95,18 +95,17 @@ class DependenceDifference(RunFields):
         """A row a measure, and one of the difference."""
         each = zip(self._measures, (None, None, self.pvalue), strict=True)
         return [
-            {"term": term, "method": self.estimator, "p_value": p, "estimate": value, "n": self.n}
-            | interval.columns
-            for (term, value, interval), p in each
+            {"term": term, "method": self.estimator, "p_value": p, "n": self.n}
+            | {"estimate": interval.centre, **interval.columns}
+            for (term, interval), p in each
         ]
 
     @property
-    def _measures(self) -> list[tuple[str, float, Interval]]:
-        """Name, value and interval of both measures, and of their difference."""
+    def _measures(self) -> list[tuple[str, Interval]]:
+        """Name and interval of both measures, and of their difference."""
         x1, x2, y = self.names
         terms = f"{x1}, {y}", f"{x2}, {y}", "difference"
-        values, intervals = (*self.estimates, self.difference), (*self.intervals, self.interval)
-        return list(zip(terms, values, intervals, strict=True))
+        return list(zip(terms, (*self.intervals, self.interval), strict=True))
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control
@@ -136,8 +135,9 @@ class DependenceDifference(RunFields):
         MissingDependencyError
             matplotlib is not installed.
         """
-        terms, values, intervals = zip(*self._measures, strict=True)
-        axes = plots.draw_bars(ax, terms, values, self.estimator)
+        terms, intervals = zip(*self._measures, strict=True)
+        centres = [one.centre for one in intervals]
+        axes = plots.draw_bars(ax, terms, centres, f"{self.estimator}, corrected for bias")
         plots.draw_intervals(axes, np.array([(one.low, one.high) for one in intervals]))
         return axes
 
@@ -230,19 +230,18 @@ def dependence_difference(
     session.begin(plan)
     session.resume(computes=_WHAT, measures=each)
     both = assess(session)
-    difference = both.difference
-    interval = difference.measured(unbiased=each[0].unbiased).signed_interval(
-        confidence, each[0].estimator.largest
-    )
+    intervals = each[0].interval(both, 0), each[1].interval(both, 1)
+    measured = both.difference.measured(unbiased=each[0].unbiased)
+    interval = measured.signed_interval(confidence, each[0].estimator.largest)
     # Measures that are equal but for rounding differ by nothing.
     apart = abs(interval.centre) > _ROUNDING * max(map(abs, both.values))
     t = interval.centre / interval.error if apart and interval.error else (np.inf if apart else 0.0)
     return DependenceDifference(
         names=session.names,
         estimator=each[0].estimator.name,
-        estimates=tuple(both.values.tolist()),
-        intervals=(each[0].interval(both, 0), each[1].interval(both, 1)),
-        difference=float(difference.values[0]),
+        estimates=(intervals[0].centre, intervals[1].centre),
+        intervals=intervals,
+        difference=interval.centre,
         interval=interval,
         pvalue=float(2.0 * scipy.stats.t.sf(abs(t), interval.degrees)),
         **run_fields(session),

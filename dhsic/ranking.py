@@ -91,7 +91,10 @@ _JOINT = (
     "has no p-value of its own: colours are of every column by itself."
 )
 _QUANTITIES = {"cka": "CKA", "hsic": "HSIC", "sensitivity": "sensitivity, of all together"}
-_ENDS = {"hsic": ("conf_low", "conf_high"), "cka": ("cka_low", "cka_high")}  # of intervals
+_INTERVALS = {
+    "hsic": ("conf_low", "conf_high", "conf_centre"),
+    "cka": ("cka_low", "cka_high", "cka_centre"),
+}
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ class RankedColumn:
         Ends of the confidence interval of HSIC, where one was asked for and the column varies.
     cka_low, cka_high : float or None
         Those of CKA.
+    conf_centre, cka_centre : float or None
+        HSIC and CKA less their bias, which the intervals are about.
     """
 
     name: str
@@ -155,6 +160,8 @@ class RankedColumn:
     conf_high: float | None = None
     cka_low: float | None = None
     cka_high: float | None = None
+    conf_centre: float | None = None
+    cka_centre: float | None = None
 
     def adjusted(self, control: Control) -> float:
         """The p-value adjusted in one way."""
@@ -233,8 +240,8 @@ class ColumnRanking(RunFields):
 
     _tabular: ClassVar[bool] = True
     _shown: ClassVar[Sequence[str]] = (
-        *("rank", "term", "sensitivity", "estimate", "conf_low", "conf_high"),
-        *("cka", "cka_low", "cka_high", "p_value", "p_adjusted", "p_holm", "p_max_t", "constant"),
+        *("rank", "term", "sensitivity", "estimate", *_INTERVALS["hsic"]),
+        *("cka", *_INTERVALS["cka"], "p_value", "p_adjusted", "p_holm", "p_max_t", "constant"),
     )
 
     features: tuple[RankedColumn, ...]
@@ -306,7 +313,8 @@ class ColumnRanking(RunFields):
     ) -> Axes:
         """Draw bars of the criterion of the columns, with rejected columns in colour.
 
-        For a ranking by p-values draw bars of CKA. Lines on bars are confidence intervals.
+        For a ranking by p-values draw bars of CKA. Lines on bars are confidence intervals, and bars
+        with lines are corrected for bias as these are.
 
         Parameters
         ----------
@@ -332,16 +340,21 @@ class ColumnRanking(RunFields):
         # Many p-values are equal, the smallest that the replicates allow: bars of them would be
         # alike.
         size = "cka" if self.by == "pvalue" else self.by
+        sizes, quantity = [getattr(f, size) for f in self.features], _QUANTITIES[size]
         intervals = None
-        if self.confidence is not None and size in _ENDS:
-            intervals = [[getattr(f, end) for end in _ENDS[size]] for f in self.features]
+        if self.confidence is not None and size in _INTERVALS:
+            *ends, centre = _INTERVALS[size]
+            intervals = [[getattr(f, end) for end in ends] for f in self.features]
+            # A V-statistic may lie outside of its interval. A constant column has none.
+            sizes = [getattr(f, centre) or 0.0 for f in self.features]
+            quantity += ", corrected for bias"
         axes = plots.ranking(
-            [getattr(f, size) for f in self.features],
+            sizes,
             [f.name for f in self.features],
             pvalues=[f.adjusted(control) for f in self.features],
             alpha=alpha,
             control=control,
-            quantity=_QUANTITIES[size],
+            quantity=quantity,
             intervals=intervals,
             most=most,
             ax=ax,
@@ -947,8 +960,9 @@ def rank_features(
         for of_all in asked:
             intervals = replace(of_all, combinations=differing).of_features(part, outcome)
             columns_of = zip(*intervals, strict=True)
-            for (low, high), each in zip(_ENDS.values(), columns_of, strict=True):
-                found |= {low: [x.low for x in each], high: [x.high for x in each]}
+            for names, each in zip(_INTERVALS.values(), columns_of, strict=True):
+                told = zip(*((x.low, x.high, x.centre) for x in each), strict=True)
+                found |= {name: list(column) for name, column in zip(names, told, strict=True)}
         columns = _ranked(chosen, kept, found)
         if joint is not None:
             # Of all columns, those that are constant too: the map is of them as one variable. By

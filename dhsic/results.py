@@ -331,7 +331,7 @@ class Interval:
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 400))
     >>> found = dhsic.hsic(x, x + noise, estimator="dcor", confidence=0.95, rng=0)
     >>> found.interval.told
-    '0.3977 to 0.5505 (95 %)'
+    '0.3977 to 0.5505 about 0.4692, corrected for bias (95 %)'
     """
 
     low: float
@@ -343,13 +343,14 @@ class Interval:
 
     @property
     def columns(self) -> dict[str, float]:
-        """Both ends by the names that frames have."""
-        return {"conf_low": self.low, "conf_high": self.high}
+        """Both ends and the centre by the names that frames have."""
+        return {"conf_low": self.low, "conf_high": self.high, "conf_centre": self.centre}
 
     @property
     def told(self) -> str:
-        """As "0.031 to 0.042 (95 %)"."""
-        return f"{self.low:.4g} to {self.high:.4g} ({100.0 * self.level:g} %)"
+        """The ends, the centre and the level."""
+        about = f"{self.low:.4g} to {self.high:.4g} about {self.centre:.4g}"
+        return f"{about}, corrected for bias ({100.0 * self.level:g} %)"
 
 
 @dataclass(frozen=True)
@@ -885,7 +886,7 @@ class DependenceEstimate(RunFields):
 
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
-        within = "" if self.interval is None else f", {self.interval.told}"
+        within = "" if self.interval is None else f", interval {self.interval.told}"
         known = "" if self.minimum is None else f": {self.minimum.told}"
         lead = f"The {self.quantity} is {self.estimate:.6g}{within}{known}"
         return Findings(self._subject, lead, tables=self._tables())

@@ -73,11 +73,11 @@ def test_difference__is_that_of_the_measures_with_their_common_error():
     y = a + 0.8 * b + noise
     found = dhsic.dependence_difference(a, b, y, estimator="dcor", rng=0)
     each = [dhsic.hsic(x, y, estimator="dcor", confidence=0.95, rng=0) for x in (a, b)]
-    assert found.estimates == pytest.approx([one.estimate for one in each])
+    assert found.estimates == pytest.approx([one.interval.centre for one in each])
     assert [one.error for one in found.intervals] == pytest.approx(
         [one.interval.error for one in each]
     )
-    assert found.difference == pytest.approx(each[0].estimate - each[1].estimate)
+    assert found.difference == pytest.approx(found.estimates[0] - found.estimates[1])
     t = abs(found.interval.centre) / found.interval.error
     assert found.pvalue == pytest.approx(2.0 * stats.t.sf(t, 49))
     half = stats.t.ppf(0.975, 49) * found.interval.error
@@ -103,7 +103,49 @@ def test_difference__takes_one_estimator_for_both_variables():
     found = dhsic.dependence_difference(x, wide, y, rng=0)
     each = [dhsic.hsic(one, y, estimator="u-cka", confidence=0.95, rng=0) for one in (x, wide)]
     assert found.estimator == "u-cka"
-    assert found.estimates == pytest.approx([one.estimate for one in each])
+    assert found.estimates == pytest.approx([one.interval.centre for one in each])
+
+
+@pytest.mark.parametrize("estimator", ["v-hsic", "dcor", "nystrom-hsic"])
+def test_interval__of_sorted_rows_is_as_wide(estimator):
+    kernels = None if estimator == "dcor" else "gaussian:0.5"
+    options = {"kernels": kernels, "estimator": estimator, "confidence": 0.95}
+    errors = []
+    for seed in range(6):
+        x, noise = np.random.default_rng(seed).standard_normal((2, 600))
+        order, y = np.argsort(x), 0.5 * x + 0.3 * noise
+        pairs = (x, y), (x[order], y[order])
+        found = [dhsic.hsic(*pair, rng=seed, **options) for pair in pairs]
+        errors.append([one.interval.error for one in found])
+    drawn, ordered = np.mean(errors, axis=0)
+    assert ordered == pytest.approx(drawn, rel=0.2)
+
+
+def test_difference__tells_measures_within_their_intervals():
+    # V-statistics of independent variables of many columns lie above intervals less their bias.
+    a, b, noise = np.random.default_rng(0).standard_normal((3, 60, 10))
+    found = dhsic.dependence_difference(a, b, a + noise, estimator="dcor", rng=0)
+    alone = dhsic.hsic(b, a + noise, estimator="dcor", confidence=0.95, rng=0)
+    assert alone.estimate > alone.interval.high
+    frame = found.to_frame()
+    assert (frame["estimate"] <= frame["conf_high"]).all()
+    np.testing.assert_array_equal(frame["estimate"], frame["conf_centre"])
+    for (_, text), interval in zip(found.summary()[2:4], found.intervals, strict=True):
+        assert text == interval.told
+    assert [bar.get_width() for bar in found.plot().patches] == frame["estimate"].tolist()
+    assert type(found).from_json(found.to_json()) == found
+
+
+def test_interval__tells_its_centre_beside_an_estimate_outside_of_it():
+    x, y = np.random.default_rng(0).standard_normal((2, 60, 10))
+    for call in (dhsic.hsic, dhsic.independence_test):
+        found = call(x, y, kernels="gaussian", estimator="v-hsic", confidence=0.95, rng=0)
+        assert found.estimate > found.interval.high
+        centre = found.interval.centre
+        assert f"about {centre:.4g}, corrected for bias (95 %)" in dict(found.summary())["interval"]
+        assert found.to_frame()["conf_centre"].tolist() == [centre]
+        lead = found.findings(0.05, "bh").lead
+        assert call is not dhsic.hsic or found.interval.told in lead
 
 
 def test_difference__of_equal_dependences_keeps_the_level_and_of_others_is_found():

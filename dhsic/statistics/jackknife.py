@@ -316,7 +316,7 @@ class DeletedSums(NamedTuple):
         """Those of the rows of a run, in blocks at random."""
         assert session.deletion is not None
         blocks = session.deletion.blocks
-        order, bounds = rows_by_block(session.seed, 0, session.n, blocks)
+        order, bounds = rows_by_block(session.seed, session.n, blocks)
         session.deletion.sizes[:] = np.diff(bounds).tolist()
         whole = session.leaving_out(None)
         whole.step("Gram sums")

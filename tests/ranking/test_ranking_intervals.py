@@ -1,5 +1,7 @@
 """Intervals of rankings are those of every column by itself, by blocks of rows left out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,9 @@ def test_interval__is_that_of_blocks_deleted_by_hand():
             expected = ends(*by_hand(grams, found.seed, divided=divided, unbiased=True), 0.9)
             got = [getattr(feature, end) for end in names]
             np.testing.assert_allclose(got, expected, rtol=1e-9)
+            centre, _ = by_hand(grams, found.seed, divided=divided, unbiased=True)[:2]
+            told = feature.cka_centre if divided else feature.conf_centre
+            assert told == pytest.approx(centre, rel=1e-9)
 
 
 @pytest.mark.parametrize("estimator", ["nystrom-hsic", "nystrom-m", "auto"])
@@ -73,7 +78,11 @@ def test_frame_text_and_json__have_the_ends():
     assert np.isfinite(frame.loc[["x[0]", "x[1]"], ENDS].to_numpy(float)).all()
     assert frame.loc["x[2]", ENDS].isna().all()  # nothing depends on a constant
     assert (frame["conf_low"] <= frame["estimate"]).iloc[:2].all()
+    for size, centre in (("hsic", "conf_centre"), ("cka", "cka_centre")):
+        bars = sorted(bar.get_width() for bar in replace(found, by=size).plot().patches)
+        np.testing.assert_allclose(bars, sorted(frame[centre].fillna(0.0)))
     assert "conf low" in str(found)
+    assert "conf centre" in str(found)
     assert "conf low" not in str(dhsic.rank_features(x, y, **QUICK))
     assert type(found).from_json(found.to_json()) == found
 

@@ -49,7 +49,7 @@ def halves(grams, unbiased):
 def by_hand(grams, seed, *, divided, unbiased, own=True, size=None):
     """Centre, error, excess and pairs, from Gram matrices without the rows of each block."""
     n = len(grams[0])
-    numbers = block_numbers(seed, 0, n, 50)
+    numbers = block_numbers(seed, n, 50)
     if size is not None:  # of features every fiftieth row in the order of groups, then those left
         groups = Groups.of(n, size, seed)
         moved = groups.count * groups.size

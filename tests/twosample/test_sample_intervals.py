@@ -20,7 +20,7 @@ def test_interval__is_that_of_blocks_deleted_by_hand(samples):
     found = compare(*samples, estimator="v-mmd", kernels="gaussian:0.3", confidence=0.9)
     rows, sample = pool_of(samples)
     gram, n, blocks = gaussian(rows, rows, 0.3), len(rows), len(rows) // 4
-    numbers = block_numbers(found.seed, 0, n, blocks)
+    numbers = block_numbers(found.seed, n, blocks)
 
     def mmd(kept):
         return oracles.mean_mmd(oracles.v_mmd, gram[np.ix_(kept, kept)], sample[kept])
