@@ -106,6 +106,28 @@ def test_difference__takes_one_estimator_for_both_variables():
     assert found.estimates == pytest.approx([one.interval.centre for one in each])
 
 
+def test_interval__near_independence_is_no_wider_than_the_measure_can_be():
+    for seed in range(20):
+        x, y = np.random.default_rng(seed).standard_normal((2, 60))
+        found = dhsic.hsic(x, y, estimator="sub-corr", confidence=0.95, rng=0)
+        assert found.interval.high < 0.5
+
+
+@pytest.mark.parametrize("estimator", ["u-hsic", "v-hsic", "cka"])
+def test_interval__of_any_units_is_as_wide_or_refused(estimator):
+    x, noise = np.random.default_rng(0).standard_normal((2, 300))
+    options = {"kernels": "linear", "estimator": estimator, "confidence": 0.9, "rng": 0}
+    usual = dhsic.hsic(x, x + noise, **options)
+    for unit in (1e-25, 1e25):
+        found = dhsic.hsic(unit * x, unit * (x + noise), **options)
+        ends = [found.interval.low / found.estimate, found.interval.high / found.estimate]
+        expected = [usual.interval.low / usual.estimate, usual.interval.high / usual.estimate]
+        assert ends == pytest.approx(expected)
+    if estimator != "cka":
+        with pytest.raises(dhsic.errors.DataError, match="whose square is a number, got one of about"):
+            dhsic.hsic(1e-43 * x, 1e-43 * (x + noise), **options)
+
+
 @pytest.mark.parametrize("estimator", ["v-hsic", "dcor", "nystrom-hsic"])
 def test_interval__of_sorted_rows_is_as_wide(estimator):
     kernels = None if estimator == "dcor" else "gaussian:0.5"

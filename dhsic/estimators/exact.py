@@ -408,13 +408,14 @@ class UHSIC(Quadratic):
 class UCKA(Quadratic):
     """Centred kernel alignment of two variables by all pairs of rows, unbiased to the order 1/n.
 
-    It is HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)) of the U-statistics of `UHSIC`: the cosine of the
-    angle between the U-centred Gram matrices, at most 1, and about 0 for independent variables,
-    where it may be negative. The V-statistics of [1]_ lie above the measure of the population by
-    0.1 and more where 500 rows have 10 columns; `CKA` with all rows as landmarks gives those. The
-    name "cka" chooses "u-cka" for few rows, and landmarks for many. The test statistic is n times
-    the estimate. Permutations do not change the denominator, so their p-values are those of
-    `UHSIC`. If the unbiased HSIC of a variable with itself is 0, CKA is 0.
+    It is HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)) of the U-statistics of `UHSIC`: the cosine of
+    the angle between the U-centred Gram matrices, at most 1, and about 0 for independent
+    variables, where it may be negative. The V-statistics of [1]_ lie above the measure of the
+    population by 0.1 and more where 500 rows have 10 columns; `CKA` with all rows as landmarks
+    gives those. The name "cka" chooses "u-cka" for estimates of up to 5,000 rows, and in tests
+    where "auto" takes all pairs; else landmarks. The test statistic is n times the estimate.
+    Permutations do not change the denominator, so their p-values are those of `UHSIC`. If the
+    unbiased HSIC of a variable with itself is 0, CKA is 0.
 
     References
     ----------

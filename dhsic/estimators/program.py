@@ -282,7 +282,7 @@ class Intervals:
         if not estimator.has_intervals:
             msg = (
                 f"intervals are of smooth functions of sums over rows, and {estimator.name!r} has "
-                "none: take another estimator, as 'auto', or leave confidence out"
+                "none: take another estimator, as 'auto', or ask for no interval"
             )
             raise InvalidArgumentError(msg)
         most = block_count(session.n)

@@ -37,6 +37,7 @@ _BLOCK_ROWS = 4
 FEWEST_BLOCKS = 10
 LEAVING = "leave blocks out"
 _HIDDEN = 0.2  # weight of what chance may have taken off a measure, see `Assessed`
+_SMALLEST = 1e-140  # squares of measures beyond it and of their errors underflow
 _LEAST = 1e-6  # its square is the least part of a variance that pairs of rows have
 _STRIP = 64  # rows of a Gram matrix that are held at a time
 
@@ -87,12 +88,19 @@ class Jackknifed(NamedTuple):
         """A measure less its bias, with its standard error."""
         measures, excess = self.measures[:, c], float(self.excess[c])
         value = float(self.values[c] if unbiased else measures[0])
+        size = max(abs(value), excess)
+        if size and not _SMALLEST < size < 1.0 / _SMALLEST:
+            msg = (
+                "an interval needs a measure whose square is a number, got one of about "
+                f"{size:.1g}: give the variables other units"
+            )
+            raise DataError(msg)
         # Busing et al. (1999), equation 4, with h_j = n / m_j.
         h = 1.0 / self.shares
         apart = h * measures[0] - (h - 1.0) * measures[1:] - _corrected(measures, self.shares)
         variance = float((apart**2 / (h - 1.0)).mean())
         # Where not known, half of the variance at independence, and less far from it.
-        near = max(excess / (value + excess or 1.0), _LEAST)
+        near = max(excess / (max(value, 0.0) + excess or 1.0), _LEAST)
         pairs = float(self.pairs[c]) or 0.5 * variance * near**2
         # Efron and Stein (1981, Annals of Statistics 9): what is of pairs of rows counts twice.
         error = math.sqrt(max(variance - pairs, 0.5 * variance))
@@ -202,11 +210,12 @@ def _measures(estimates: Sequence[Parts], shares: Vector, n: int) -> tuple[Vecto
         excess = float(apart[0])
     parts = sizes - apart / np.array([1.0, *(1.0 - shares)])[:, None]
     # A variable that differs within one block alone has no variance without it.
-    own = np.maximum(np.where(parts > 0.0, parts, sizes)[:, 1:].prod(axis=1), 0.0)
-    roots = np.sqrt(np.where(own > 0.0, own, 1.0)) if whole.divided else np.ones(len(own))
+    own = np.sqrt(np.maximum(np.where(parts > 0.0, parts, sizes)[:, 1:], 0.0)).prod(axis=1)
+    roots = np.where(own > 0.0, own, 1.0) if whole.divided else np.ones(len(own))
     # Zhang et al. (2018), section 2.4: the variance at independence, 2 HSIC(x, x) HSIC(y, y) / n^2.
-    pairs = 2.0 / n**2 * float(own[0]) if whole.own else 0.0
-    return parts[:, 0] / roots, excess / float(roots[0]), pairs / float(roots[0]) ** 2
+    spread = float(own[0] / roots[0]) / n if whole.own else 0.0
+    pairs = 2.0 * spread * spread  # infinite where it overflows, and not an error of Python
+    return parts[:, 0] / roots, excess / float(roots[0]), pairs
 
 
 def block_count(n: int) -> int:
@@ -220,7 +229,7 @@ def block_count(n: int) -> int:
     if n < FEWEST_BLOCKS * _BLOCK_ROWS:
         msg = (
             f"an interval needs at least {FEWEST_BLOCKS * _BLOCK_ROWS} rows, got {n}: add rows, or "
-            "leave confidence out"
+            "ask for no interval and no minimum"
         )
         raise DataError(msg)
     return min(MOST_BLOCKS, n // _BLOCK_ROWS)
