@@ -124,7 +124,7 @@ def test_interval__of_any_units_is_as_wide_or_refused(estimator):
         expected = [usual.interval.low / usual.estimate, usual.interval.high / usual.estimate]
         assert ends == pytest.approx(expected)
     if estimator != "cka":
-        with pytest.raises(dhsic.errors.DataError, match="whose square is a number, got one of about"):
+        with pytest.raises(dhsic.errors.DataError, match="whose square is a number"):
             dhsic.hsic(1e-43 * x, 1e-43 * (x + noise), **options)
 
 
