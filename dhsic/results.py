@@ -331,7 +331,7 @@ class Interval:
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 400))
     >>> found = dhsic.hsic(x, x + noise, estimator="dcor", confidence=0.95, rng=0)
     >>> found.interval.told
-    '0.3977 to 0.5505 about 0.4692, corrected for bias (95 %)'
+    '0.4087 to 0.5376 about 0.4692, corrected for bias (95 %)'
     """
 
     low: float

@@ -101,7 +101,7 @@ PRINTED = {
         "interval      ",
         "minimum       dependent, and by",
     ],
-    f"plan data.zarr {XY} --confidence 0.9 --minimum 0.01": ["of blocks"],
+    f"plan data.zarr {XY} --confidence 0.9 --minimum 0.01": ["leave blocks out"],
     f"{QUICK} --variable z": ["variables     x (3 columns, gaussian:", "chain"],
     f"{TEST} --kernel gaussian --null gamma --alpha 0.0001": [
         "null          gamma: as asked",

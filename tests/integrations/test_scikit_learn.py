@@ -132,7 +132,7 @@ def test_categories__are_features_as_numbers_are():
         (Y, {"threads": 0}, "threads"),
         (Y, {"memory": "1MiB"}, "allowed"),
         (sp.csr_array(Y[:, None]), {}, r"y must be dense, .* \.toarray\(\)"),
-        (np.where(np.arange(200) < 3, None, "a"), {}, "NaN or infinity, first in row 0"),
+        (np.where(np.arange(200) < 3, None, "a"), {}, "missing values, first in row 0"),
         (np.datetime64("2020-01-01") + np.arange(200), {}, "time"),
     ],
 )
