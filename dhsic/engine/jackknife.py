@@ -138,8 +138,9 @@ def block_numbers(
     if n > _COUNTED:  # blocks have about as many rows
         keys = random_keys(seed, start, stop, "jackknife")
         return ((keys >> np.uint64(32)) * np.uint64(blocks) >> np.uint64(32)).astype(np.intp)
-    ranks = np.argsort(np.argsort(random_keys(seed, 0, n, "jackknife"), kind="stable"))
-    return ranks[start:stop] % blocks
+    numbers = np.empty(n, np.intp)
+    numbers[np.argsort(random_keys(seed, 0, n, "jackknife"))] = np.arange(n) % blocks
+    return numbers[start:stop]
 
 
 def rows_by_block(

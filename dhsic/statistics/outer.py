@@ -383,8 +383,8 @@ class Apart:
     """Products of features of the rows as they are, summed over blocks of rows apart.
 
     Of B consecutive rows each is in another block, group after group. The rows of a group are in a
-    random order, so that blocks are alike where the data are sorted. Left over ones go with the
-    last.
+    random order, so that blocks are drawn whatever the order of the data. Left over ones go with
+    the last.
 
     Parameters
     ----------
