@@ -37,7 +37,7 @@ from dhsic.estimators.choose import (
     choose_estimator,
     plan_once,
 )
-from dhsic.estimators.program import Intervals, keeping
+from dhsic.estimators.program import Intervals, keeping, plan_with
 from dhsic.estimators.registry import draws_replicates, find_null
 from dhsic.io.encode import unknown_column
 from dhsic.io.missing import GapTreatment
@@ -940,12 +940,12 @@ def rank_features(
     def planner(
         one: Estimator, some: Session, combinations: Combinations, level: float | None = None
     ) -> Plan:
-        asked = sure(one, some, combinations, level)
-        plan = tested(one, keeping(some, asked), combinations)
-        steps = [step for each in asked for step in each.steps(some)]
-        if joint is not None:
-            steps += map_passes(some, one, "statistic", joint, (0,)).steps
-        return replace(plan, steps=(*plan.steps, *steps))
+        test = partial(tested, one, combinations=combinations)
+        plan = plan_with(test, some, sure(one, some, combinations, level))
+        if joint is None:
+            return plan
+        mapped = map_passes(some, one, "statistic", joint, (0,))
+        return replace(plan, steps=(*plan.steps, *mapped.steps))
 
     def runner(
         one: Estimator, some: Session, combinations: Combinations, level: float | None = None

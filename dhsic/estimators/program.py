@@ -179,9 +179,8 @@ class Method:
             for one in asked:
                 one.run(kept, tested.estimate)
 
-        plan, names = self._planned(keeping(session, asked)), (self.estimator.name, self.null.name)
-        steps = [step for one in asked for step in one.steps(session)]
-        plan = replace(plan, steps=(*plan.steps, *steps))
+        plan = plan_with(self._planned, session, asked)
+        names = self.estimator.name, self.null.name
         return described_plan(plan, partial(session.timed, run), *names, self.combinations.kernels)
 
     @property
@@ -411,6 +410,13 @@ class Intervals:
 def keeping(session: Session, asked: Sequence[Intervals]) -> Session:
     """The run of a test, whose passes keep blocks of rows where they tell what is asked."""
     return next((one.leaving_out(session) for one in asked if one.told), session)
+
+
+def plan_with(test: Planned, session: Session, asked: Sequence[Intervals]) -> Plan:
+    """The plan of a test, whose passes may keep what is asked, and of what that takes besides."""
+    plan = test(keeping(session, asked))
+    steps = (step for one in asked for step in one.steps(session))
+    return replace(plan, steps=(*plan.steps, *steps))
 
 
 def plan_of_blocks(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
