@@ -13,7 +13,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
-from dhsic.engine.blocks import Source
+from dhsic.engine.passes import Source
 from dhsic.engine.plan import Plan, Times
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from dhsic._plugins import load_plugins
 from dhsic._spec import name_methods
 from dhsic._validation import check_choice, check_integer, nearest, shown
-from dhsic.engine.reduction import Moves
+from dhsic.engine.passes import Moves
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null

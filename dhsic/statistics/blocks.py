@@ -19,8 +19,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.passes import GroupBlock, RowGroups
 from dhsic.engine.plan import DriverStep
-from dhsic.engine.reduction import GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel

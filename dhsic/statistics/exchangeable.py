@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator, random_keys, random_orders
 from dhsic._validation import shown
-from dhsic.engine.blocks import Source, read_whole
-from dhsic.engine.reduction import Moves, RowGroups
+from dhsic.engine.passes import Moves, RowGroups, Source, read_whole
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.nulls import TimeOrder

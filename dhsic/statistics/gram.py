@@ -29,8 +29,8 @@ import scipy
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from dhsic.engine.passes import Footprint, GroupBlock, RowGroups
 from dhsic.engine.plan import DriverStep
-from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles

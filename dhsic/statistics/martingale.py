@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
+from dhsic.engine.passes import Footprint, Pass, RowBlock
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.linalg import centre
 from dhsic.statistics.features import Features, Layout

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.passes import Footprint, Pass, RowBlock
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.linalg import row_products, spectrum
 from dhsic.nulls import ChiSquareMixture, Distribution, GammaDistribution, Spectral

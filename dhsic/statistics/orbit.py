@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic.engine.passes import Pass, RowGroups
 from dhsic.engine.plan import Plan
-from dhsic.engine.reduction import Pass, RowGroups
 from dhsic.engine.session import Session
 from dhsic.kernels import Combinations
 from dhsic.nulls import Permutation, Shifts

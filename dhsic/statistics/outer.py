@@ -26,8 +26,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from dhsic.engine.passes import Footprint, GroupBlock, RowGroups, add
 from dhsic.engine.plan import DriverStep
-from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups, add
 from dhsic.engine.session import Session
 from dhsic.linalg import rounding_unit, solve_lower
 from dhsic.statistics.blocks import KeptBlocks

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.passes import Pass
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
 from dhsic.nulls import Permutation, Resampling
 from dhsic.statistics.exchangeable import Groups
