@@ -459,7 +459,7 @@ def scaling_study(
         place = _place(client, tests.get("memory", _MEMORY), stack)
         # Memory is not planned here: a runtime of one byte says how many workers and threads there
         # are.
-        here = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
+        here = Runtime.of(client, None, 1)
         names = tests.pop("names", None)
         rows, told, data = _data(variables, names, Path(scratch), here)
         workers, where = here.threads, "on this machine"

@@ -424,7 +424,7 @@ def fit_on_sample(
     >>> from dhsic.io.variables import Variable
     >>> from dhsic.kernels import Gaussian
     >>> x = np.array([[0.0], [2.0], [4.0]])
-    >>> session = Session((Variable("x", x),), Runtime.here(1, 2**30), seed=0)
+    >>> session = Session((Variable("x", x),), Runtime(1, 2**30), seed=0)
     >>> (kernel,), (sample,) = fit_on_sample(session, [Gaussian()])
     >>> kernel.gamma, sample.shape
     (0.25, (3, 1))
@@ -471,7 +471,7 @@ def plan_of(
     >>> from dhsic.engine.session import Session
     >>> from dhsic.estimators import plan_of
     >>> from dhsic.io.variables import Variable
-    >>> session = Session((Variable("x", np.zeros((9, 1))),), Runtime.here(1, 2**30), seed=0)
+    >>> session = Session((Variable("x", np.zeros((9, 1))),), Runtime(1, 2**30), seed=0)
     >>> plan = plan_of(session, [DriverStep("statistic", working_bytes=2**20)], "take fewer rows")
     >>> plan.n, plan.peak_bytes - plan.baseline_bytes
     (9, 1048576)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.passes import RowWeights, Source, check_exact, kinds_of, read_whole
-from dhsic.engine.runtime import GraphPlace, graph_place, graphs_at
+from dhsic.engine.runtime import GRAPH_PLACE, graphs_on
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, MemoryBudgetError
 from dhsic.io.variables import Mapped, Rest, Variable
@@ -30,12 +30,12 @@ class HeldSource(Mapped):
     strata : ndarray of int, shape (n,), optional
         The stratum of every row, from 0 on: numbers are then about the mean of their stratum, in
         its standard deviations.
-    at : mapping, optional
-        Where a graph is computed; as it is told here where not given.
+    at : tuple, optional
+        Client and threads, where a graph is computed; as it is told here where not given.
     """
 
     strata: NDArray[np.intp] | None = None
-    at: GraphPlace = field(default_factory=graph_place, compare=False, repr=False)
+    at: tuple[Any, int | None] = field(default_factory=GRAPH_PLACE.get, compare=False, repr=False)
 
     place = "memory"
     chunk_rows = None
@@ -50,7 +50,7 @@ class HeldSource(Mapped):
     @cached_property
     def array(self) -> NDArray[Any]:
         """All rows, shape (n, d)."""
-        with graphs_at(self.at):
+        with graphs_on(*self.at):
             values = read_whole(self.inputs[0])
         if self.strata is None:
             return values

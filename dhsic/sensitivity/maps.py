@@ -518,7 +518,7 @@ def sensitivity_map(
         features={session.names[m]: part for m, part in zip(varied, parts, strict=True)},
         measured=DependenceEstimate(**result_fields(session, chosen, choice, measured.estimate)),
         # The map is as large as the data: it is computed when it is asked for, block by block.
-        rows=session.lazy(written, session.plan(written)),
+        rows=session.lazy(written),
     )
 
 
