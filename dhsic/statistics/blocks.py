@@ -24,7 +24,7 @@ from dhsic.engine.reduction import GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel
-from dhsic.linalg import u_centred
+from dhsic.linalg import squared_norms, u_centred
 from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.features import Features
 
@@ -166,6 +166,15 @@ def unbiased_hsic(n: int, size: float, means: Sequence[float]) -> float:
     products = (n - 1) ** 2 / n * of_both
     totals = (n - 1) ** 2 * first * second
     return _of_features(n, size, products, totals) + difference
+
+
+def own_hsic(features: Features) -> float:
+    """Unbiased squared HSIC of the sample of the features with itself."""
+    summed = features.summed((features.values() - features.centre).astype(np.float64))
+    n, covariance = len(summed), summed.T @ summed / len(summed)
+    norms = squared_norms(summed.T)
+    size, total = float(np.vdot(covariance, covariance)), float(norms.sum())
+    return _of_features(n, size, float(norms @ norms), total**2)
 
 
 def unbiased_step(session: Session, features: Sequence[Features]) -> DriverStep:
