@@ -46,7 +46,7 @@ from dhsic.kernels.grid import SMOOTH
 from dhsic.kernels.wrap import stretched
 from dhsic.nulls import Chain
 from dhsic.results import AS_ASKED
-from dhsic.statistics.exchangeable import check_codes, codes_of, moves_of
+from dhsic.statistics.orbit import check_codes, codes_of, moves_of
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from dhsic._validation import check_level
 from dhsic.errors import InvalidArgumentError
 from dhsic.nulls import TimeOrder
-from dhsic.statistics.exchangeable import check_order
+from dhsic.statistics.orbit import check_order
 
 Order = Literal["time"] | TimeOrder
 

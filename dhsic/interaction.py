@@ -33,11 +33,17 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.nulls import Permutation, Resampling, Shifts, monte_carlo_error, pvalues
 from dhsic.results import IndependenceTestResult, pvalue_text
-from dhsic.statistics.gram import BATCH, PermutedGrams
-from dhsic.statistics.orbit import Orbit, Pair, orbit_of, tile_error, transform_error
+from dhsic.statistics.gram import BATCH, Matrix, PermutedGrams
+from dhsic.statistics.orbit import (
+    Orbit,
+    Pair,
+    measure,
+    orbit_of,
+    replicate_steps,
+    tile_error,
+    transform_error,
+)
 from dhsic.statistics.pointwise import means_of
-from dhsic.statistics.replicate import measure, replicate_steps
-from dhsic.statistics.tiles import Matrix
 
 __all__ = [
     "INTERACTION_ESTIMATORS",

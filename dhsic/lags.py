@@ -27,8 +27,7 @@ from dhsic.kernels import Combinations
 from dhsic.nulls import Shifts, TimeOrder, pvalues
 from dhsic.report import Findings
 from dhsic.results import RunFields, VariableSummary
-from dhsic.statistics.exchangeable import Series
-from dhsic.statistics.orbit import Orbit
+from dhsic.statistics.orbit import Orbit, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -58,13 +58,17 @@ from dhsic.results import (
     floor_text,
     is_least,
 )
-from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import LEAVING, Jackknifed, Parts
-from dhsic.statistics.martingale_pairs import martingales_of_pairs, pairs_steps
-from dhsic.statistics.moments import moments_steps, second_moments, spectral_law
-from dhsic.statistics.orbit import Orbit
-from dhsic.statistics.outer import OuterStatistic, independent_rounding
-from dhsic.statistics.replicate import SHARE_OF_MANY, replicate, replicate_parts, replicate_steps
+from dhsic.statistics.martingale import martingales_of_pairs, pairs_steps
+from dhsic.statistics.orbit import SHARE_OF_MANY, Orbit, replicate, replicate_parts, replicate_steps
+from dhsic.statistics.outer import (
+    Features,
+    OuterStatistic,
+    independent_rounding,
+    moments_steps,
+    second_moments,
+    spectral_law,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -47,8 +47,8 @@ from dhsic.io.variables import Labels, Variable, codes_of_rows, pooled_samples, 
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
-from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
 from dhsic.statistics.jackknife import Parts
+from dhsic.statistics.orbit import RowSets, coded, moves_of, read_labels
 
 __all__ = [
     "MMD_ESTIMATORS",

@@ -67,8 +67,8 @@ from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 from dhsic.nulls import ChiSquareMixture, pvalue
 from dhsic.regression.ridge import Folds, Ridges, SecondMoments, SecondMomentsPass
 from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult
-from dhsic.statistics.exchangeable import check_codes, codes_of, joined_codes, moves_of
 from dhsic.statistics.neighbours import Neighbours
+from dhsic.statistics.orbit import check_codes, codes_of, joined_codes, moves_of
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]

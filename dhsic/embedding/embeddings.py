@@ -54,7 +54,7 @@ from dhsic.landmarks import (
 )
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
 from dhsic.results import BarResult, PassSummary, kernel_text
-from dhsic.statistics.tiles import ROW_TILE, Tiling, column_sums
+from dhsic.statistics.gram import ROW_TILE, Tiling, column_sums
 
 Vector = NDArray[np.float64]
 

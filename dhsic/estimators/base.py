@@ -52,11 +52,17 @@ from dhsic.nulls import (
     kernel_moments,
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
-from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.martingale import MartingaleSums
-from dhsic.statistics.orbit import Replicated, exact_null
-from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
+from dhsic.statistics.orbit import (
+    SHARE_OF_MANY,
+    Replicated,
+    Statistic,
+    exact_null,
+    replicate,
+    replicate_steps,
+)
+from dhsic.statistics.outer import Features
 
 Vector = NDArray[np.float64]
 Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | Martingale | FromReplicates

@@ -88,34 +88,30 @@ from dhsic.linalg import pivoted_cholesky, rounding_unit, solve_lower
 from dhsic.nulls import Chain, Gamma, Martingale, Permutation, Resampling, Shifts, Spectral
 from dhsic.report import Pictures
 from dhsic.results import AS_ASKED, BarResult, FeatureSummary, LandmarkSummary, kernel_text
-from dhsic.statistics.blocks import (
-    ESTIMATE,
-    KeptBlocks,
-    block_means,
-    own_hsic,
-    unbiased_hsic,
-    unbiased_step,
-)
-from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.martingale import martingale, martingale_steps
-from dhsic.statistics.moments import (
-    BOTH,
-    FeatureMoments,
-    gamma_law,
-    moments_steps,
-    second_moments,
-    spectral_law,
-    weighted_products,
-    weighted_steps,
-)
 from dhsic.statistics.orbit import Replicated
 from dhsic.statistics.outer import (
+    BOTH,
+    ESTIMATE,
     SQUARED_HSIC,
+    FeatureMoments,
+    Features,
+    KeptBlocks,
     Measure,
     OuterStatistic,
+    block_means,
+    gamma_law,
     independent_rounding,
+    moments_steps,
+    own_hsic,
+    second_moments,
+    spectral_law,
     squared_frobenius_norms,
+    unbiased_hsic,
+    unbiased_step,
+    weighted_products,
+    weighted_steps,
     whiten,
 )
 

@@ -46,9 +46,8 @@ from dhsic.landmarks import (
 from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky, solve_lower, squared_norms
 from dhsic.nulls import Chain, Gamma, Needs, Permutation, Shifts, Spectral
 from dhsic.results import LandmarkSummary
-from dhsic.statistics.orbit import Pair, Replicated
+from dhsic.statistics.orbit import Pair, Replicated, measure, replicate_steps
 from dhsic.statistics.pointwise import LimitLaws, PointMoments, Pointwise, Tuples, means_of
-from dhsic.statistics.replicate import measure, replicate_steps
 
 _CROWDED = 10.0  # directions a row, beyond which a null is no limit
 

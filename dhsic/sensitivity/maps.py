@@ -38,7 +38,7 @@ from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.report import Findings, Pictures
 from dhsic.results import TRANSIENT, DependenceEstimate, Result
-from dhsic.statistics.tiles import ROW_TILE, Tiling
+from dhsic.statistics.gram import ROW_TILE, Tiling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -37,11 +37,17 @@ from dhsic.nulls import (
     check_no_overflow,
     expanded,
 )
-from dhsic.statistics.features import Crossing
-from dhsic.statistics.moments import MomentsPass, MomentSums
-from dhsic.statistics.orbit import Orbit, Pair, PermutedPass, tile_error, transform_error
-from dhsic.statistics.replicate import Permuted, Statistic
-from dhsic.statistics.tiles import Matrix, Tile
+from dhsic.statistics.gram import Matrix, Tile
+from dhsic.statistics.orbit import (
+    Orbit,
+    Pair,
+    Permuted,
+    PermutedPass,
+    Statistic,
+    tile_error,
+    transform_error,
+)
+from dhsic.statistics.outer import Crossing, MomentsPass, MomentSums
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]

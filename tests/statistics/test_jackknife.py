@@ -15,8 +15,8 @@ import dhsic
 from dhsic.engine.jackknife import block_numbers
 from dhsic.estimators.registry import ESTIMATORS
 from dhsic.kernels import Distance, Gaussian
-from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.jackknife import Assessed
+from dhsic.statistics.orbit import Groups
 from tests.oracles import centred_gram, cka, u_centred
 from tests.places import Heard
 
