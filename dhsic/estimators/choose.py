@@ -229,14 +229,12 @@ def choose_estimator(
     plan: Planner = planner or partial(plan_test, null=null, n_resamples=n_resamples)
     first, n = partial(_first_that_fits, session, plan, runner or run_test), session.n
 
-    def kernels() -> _Kernels:
-        """All combinations, and the reference alone where it may stand for them."""
-        if not reducible or len(combinations) == 1:
-            return [(combinations, "")]
+    # All combinations, and the reference alone where it may stand for them.
+    kernels = [(combinations, "")]
+    if reducible and len(combinations) > 1:
         reference = combinations.part(sorted(combinations.kept))
         few = f"{len(reference)} of {len(combinations)} combinations of kernels with "
-        return [(combinations, ""), (reference, few)]
-
+        kernels.append((reference, few))
     name = estimator if isinstance(estimator, str) else ""
     if name != "auto":
         chosen, reason = find_estimator(estimator, session, len(combinations.chosen[0]))
@@ -251,7 +249,7 @@ def choose_estimator(
             return Choice(chosen, combinations, reason)
         # What neither of CKA can do is refused with the name that was given.
         if name != CKA.name or not (combinations.plain and unbiased):
-            return first(_by_name(chosen, kernels(), n), reason)
+            return first(_sizes(chosen, kernels, n), reason)
     if session.weights is not None:
         return first(_for_estimates(session, combinations), "rows have weights")
     # Two variables have features of their own, of which all pairs are compared; more have tuples.
@@ -271,15 +269,14 @@ def choose_estimator(
     def linear(why: str) -> Choice:
         """What takes time in proportion to the rows."""
         if name == CKA.name:
-            return first(_by_name(quick, kernels(), n), why)
+            return first(_sizes(quick, kernels, n), why)
         if pairs:
             return first(_of_pairs(combinations, n), why)
         if estimates:
             return first(_for_estimates(session, combinations), why)
         if tested:
-            return first(_principal(kernels(), n), why)
-        usual = landmark_count(NystromMHSIC().n_landmarks, n, replace=False)
-        return first(_powers(NystromMHSIC(), min(usual, _MOST_TUPLES), kernels(), n), why)
+            return first(_principal(kernels, n), why)
+        return first(_sizes(quick, kernels, n, _MOST_TUPLES), why)
 
     given: Any = null
     named = getattr(given, "name", given)
@@ -334,7 +331,7 @@ def choose_among(
     few = [name for name in names if name != VHSIC.name or session.n <= _PAIRS_AMONG]
     estimators = [find_estimator(name, session)[0] for name in few or names]
     kernels = [(combinations, "")]
-    offered = [some for one in estimators for some in _by_name(one, kernels, session.n)]
+    offered = [some for one in estimators for some in _sizes(one, kernels, session.n)]
     why = AS_ASKED if few == list(names) else f"more than {_PAIRS_AMONG:,} rows"
     return _first_that_fits(session, planner, runner, offered, why)
 
@@ -378,26 +375,22 @@ def _principal(kernels: _Kernels, n: int) -> list[list[Choice]]:
 def _of_pairs(combinations: Combinations, n: int) -> list[list[Choice]]:
     """Principal features of pairs of kernels that are each measured by itself."""
     features = NystromHSIC(min(_LANDMARKS, n), n_features="auto")
-    return _by_name(features, [(combinations, "")], n)
+    return _sizes(features, [(combinations, "")], n)
 
 
-def _by_name(estimator: Estimator, kernels: _Kernels, n: int) -> list[list[Choice]]:
-    """With its usual number of landmarks, features or the like, and fewer."""
-    usual = size_of(estimator, n)
-    if usual is not None:
-        return _powers(estimator, usual, kernels, n)
-    return [[Choice(estimator, kernels[0][0], _PAIRS)]]
-
-
-def _powers(estimator: Estimator, most: int, kernels: _Kernels, n: int) -> list[list[Choice]]:
-    """The most landmarks, features or the like, and the powers of two below."""
-    usual, what = size_of(estimator, n), noun_of(estimator)
-    last = kernels[-1][0]
+def _sizes(
+    estimator: Estimator, kernels: _Kernels, n: int, most: float = math.inf
+) -> list[list[Choice]]:
+    """The usual number of landmarks, features or the like, at most so many, and powers below."""
+    option, usual = _size_of(estimator, n)
+    if not usual:
+        return [[Choice(estimator, kernels[0][0], _PAIRS)]]
+    largest, last, given = int(min(usual, most)), kernels[-1][0], estimator
     return [
         [
-            Choice(sized, some, f"{which}{count:,} {what}")
-            for count in powers_below(most, _FEWEST if some is last else _MANY_KERNELS)
-            for sized in [estimator if count == usual else with_size(estimator, count)]
+            Choice(sized, some, f"{which}{count:,} {_SIZES[option]}")
+            for count in powers_below(largest, _FEWEST if some is last else _MANY_KERNELS)
+            for sized in [given if count == usual else _with_size(given, option, count)]
         ]
         for some, which in kernels
     ]
@@ -482,7 +475,7 @@ def nulls_of(estimator: type[Estimator]) -> tuple[type[Null], ...]:
             return isinstance(drawn_by(null()), own)
         return estimator in _named(others, ESTIMATORS)
 
-    added = (null for null in NULLS.values() if null not in own and is_added(null))
+    added = (null for null in _ADDED.values() if null in NULLS.values() and null not in own)
     return (*own, *filter(stands, added))
 
 
@@ -552,11 +545,11 @@ def takes_variables(estimator: Estimator | type[Estimator], count: int) -> bool:
 
 def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
     """Whether an estimator supports a null; "auto" is supported, and None for estimates."""
+    if null is None or null == "auto":
+        return True
     nulls = nulls_of(type(estimator))
     # By name before classes: nulls of plugins have no class that is known here.
-    if null is None or isinstance(null, str):
-        return null in (None, "auto", *(cls.name for cls in nulls))
-    return _stands(null, nulls)
+    return any(null == cls.name for cls in nulls) if isinstance(null, str) else _stands(null, nulls)
 
 
 def draws_replicates(null: str | Null) -> bool:
@@ -599,15 +592,62 @@ def find_null(
     """
     if session.weights is not None:
         return _find_weighted(session.weights.rows, session.n, null, n_resamples, combinations)
-    # As chosen for freely exchangeable rows; what restricts them comes after.
-    chosen, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
+    if isinstance(null, str) and null not in ("auto", *NULLS):
+        load_plugins()
+    supported, chosen, reason = nulls_of(type(estimator)), null, AS_ASKED
+    if not isinstance(null, str) and _stands(null, supported):
+        if n_resamples is not None:
+            msg = (
+                f"n_resamples must be left out where null is a value, got {n_resamples} beside "
+                f"{null!r}: set it in the value"
+            )
+            raise InvalidArgumentError(msg)
+        chosen = null
+    else:
+        if n_resamples is not None:
+            check_integer("n_resamples", n_resamples, minimum=1)
+        names = [cls.name for cls in supported]
+        if isinstance(null, str) and null == "auto":
+            # As for freely exchangeable rows; what restricts them comes after. Several combinations
+            # take the replicates of a run for each, which decides which null is quick.
+            count = n_resamples or _RESAMPLES
+            chosen, reason = estimator.choose_null(session, count * len(combinations))
+            if session.moves is not None and session.moves.serial:  # whose rows no one permutes
+                chosen, reason = exact_null(2, count)
+            if isinstance(chosen, Resampling):
+                permutes = isinstance(chosen, Permutation)
+                usual = _EXACT_RESAMPLES if permutes else type(chosen)().n_resamples
+                chosen = replace(chosen, n_resamples=usual)
+        elif isinstance(null, str) and null in names:
+            # Made without options: with some, a value is to be given.
+            chosen = NULLS[null]()
+        else:
+            raise _unavailable(null, estimator, names)
+        if n_resamples is not None:
+            if not isinstance(chosen, Counted):
+                counted = " or ".join(
+                    repr(cls.name) for cls in supported if issubclass(cls, Counted)
+                )
+                msg = (
+                    f"n_resamples must be left out with null {chosen.name!r}, which draws no "
+                    f"replicates, got {n_resamples}: leave it out"
+                    f"{f', or take null {counted}' if counted else ''}"
+                )
+                raise InvalidArgumentError(msg)
+            chosen = replace(chosen, n_resamples=n_resamples)
     # Rows that may not be exchanged freely restrict the null, and the result says so.
     if session.moves is not None:
         _check_moves(chosen, estimator, len(combinations.chosen[0]), session.moves)
         told = session.moves.assumption
         reason = told if reason != AS_ASKED else f"{reason}; {told}"
-    if not combinations.plain:
-        _check_grid(estimator, chosen)
+    if not combinations.plain and not (estimator.takes_grids() and isinstance(chosen, _Shared)):
+        grids = ", ".join(name for name, cls in ESTIMATORS.items() if cls.takes_grids())
+        msg = (
+            f"several kernels for a variable need estimator {grids} and null "
+            f"{' or '.join(map(repr, sorted(_sharing())))}, got {estimator.name!r} and "
+            f"{chosen.name!r}: take one of them, or one kernel for each variable"
+        )
+        raise InvalidArgumentError(msg)
     return chosen, reason
 
 
@@ -670,66 +710,6 @@ def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Move
             f"take 'auto', {names or 'or another estimator'}"
         )
         raise InvalidArgumentError(msg)
-
-
-def _check_grid(estimator: Estimator, null: Null) -> None:
-    if not estimator.takes_grids() or not isinstance(null, _Shared):
-        names = ", ".join(name for name, cls in ESTIMATORS.items() if cls.takes_grids())
-        msg = (
-            f"several kernels for a variable need estimator {names} and null "
-            f"{' or '.join(map(repr, sorted(_sharing())))}, got {estimator.name!r} and "
-            f"{null.name!r}: take one of them, or one kernel for each variable"
-        )
-        raise InvalidArgumentError(msg)
-
-
-def _find_null(
-    null: str | Null,
-    estimator: Estimator,
-    session: Session,
-    n_resamples: int | None,
-    n_combinations: int,
-) -> tuple[Null, str]:
-    if isinstance(null, str) and null not in ("auto", *NULLS):
-        load_plugins()
-    supported = nulls_of(type(estimator))
-    if not isinstance(null, str) and _stands(null, supported):
-        if n_resamples is not None:
-            msg = (
-                f"n_resamples must be left out where null is a value, got {n_resamples} beside "
-                f"{null!r}: set it in the value"
-            )
-            raise InvalidArgumentError(msg)
-        return null, AS_ASKED
-    if n_resamples is not None:
-        check_integer("n_resamples", n_resamples, minimum=1)
-    reason, names = AS_ASKED, [cls.name for cls in supported]
-    if isinstance(null, str) and null == "auto":
-        # Several combinations take the replicates of a run for each, which decides which null is
-        # quick.
-        count = n_resamples or _RESAMPLES
-        chosen, reason = estimator.choose_null(session, count * n_combinations)
-        if session.moves is not None and session.moves.serial:  # whose rows no one permutes
-            chosen, reason = exact_null(2, count)
-        if isinstance(chosen, Resampling):
-            permutes = isinstance(chosen, Permutation)
-            usual = _EXACT_RESAMPLES if permutes else type(chosen)().n_resamples
-            chosen = replace(chosen, n_resamples=usual)
-    elif isinstance(null, str) and null in names:
-        # Made without options: with some, a value is to be given.
-        chosen = NULLS[null]()
-    else:
-        raise _unavailable(null, estimator, names)
-    if n_resamples is None:
-        return chosen, reason
-    if not isinstance(chosen, Counted):
-        counted = " or ".join(repr(cls.name) for cls in supported if issubclass(cls, Counted))
-        msg = (
-            f"n_resamples must be left out with null {chosen.name!r}, which draws no replicates, "
-            f"got {n_resamples}: leave it out{f', or take null {counted}' if counted else ''}"
-        )
-        raise InvalidArgumentError(msg)
-    return replace(chosen, n_resamples=n_resamples), reason
 
 
 def _unavailable(null: object, estimator: Estimator, names: Sequence[str]) -> InvalidArgumentError:
@@ -889,14 +869,14 @@ def planned(
 
     These are the size of an estimator, or the rows where it has none; and the combinations.
     """
-    ways, count = list[Way](), size_of(estimator, session.n)
-    if count is not None:
+    ways, (option, count) = list[Way](), _size_of(estimator, session.n)
+    if count:
         ways.append(
             (
-                noun_of(estimator),
+                _SIZES[option],
                 count,
-                lambda k: planner(with_size(estimator, k), session, combinations),
-                _FEWEST_OF.get(_option_of(estimator), 1),
+                lambda k: planner(_with_size(estimator, option, k), session, combinations),
+                _FEWEST_OF.get(option, 1),
             )
         )
     if (some := len(combinations)) > 1:
@@ -904,7 +884,7 @@ def planned(
         what = "pairs" if combinations.features and len(session.sources) > 2 else what
         part = combinations.part
         ways.append((what, some, lambda k: planner(estimator, session, part(range(k))), 1))
-    if count is None:
+    if not count:
         first = partial(_of_first, session)
         ways.append(
             ("rows", session.n, lambda k: planner(estimator, first(k), combinations), _FEWEST_ROWS)
@@ -912,52 +892,39 @@ def planned(
     return telling(planner(estimator, session, combinations), ways)
 
 
-def size_of(estimator: Estimator, n: int) -> int | None:
-    """Landmarks, locations, features or rows of a block, of n rows; None where it has none."""
-    option = _option_of(estimator)
+def _size_of(estimator: Estimator, n: int) -> tuple[str, int]:
+    """The option of an estimator that its memory follows, and what it is of n rows; or "" and 0."""
+    options = getattr(estimator, "__dataclass_fields__", ())
+    option = next((option for option in _SIZES if option in options), "")
     if not option:
-        return None
+        return option, 0
     count: Any = getattr(estimator, option)
     if count is None:
-        return int(estimator.blocks(n)[1])  # type: ignore[attr-defined]  # as BlockHSIC has
+        return option, int(estimator.blocks(n)[1])  # type: ignore[attr-defined]  # as BlockHSIC has
     count = _USUAL[option] if count == "auto" else count
-    return landmark_count(count, n, replace=True)
+    return option, landmark_count(count, n, replace=True)
 
 
-def noun_of(estimator: Estimator) -> str:
-    """The unit of its size."""
-    return _SIZES[_option_of(estimator)]
-
-
-def with_size(estimator: Estimator, count: int) -> Estimator:
-    """With another number of them."""
-    value: Any = estimator
-    smaller: Estimator = replace(value, **{_option_of(estimator): count})
+def _with_size(estimator: Any, option: str, count: int) -> Estimator:
+    """With another number of landmarks, locations, features or rows of a block."""
+    smaller: Estimator = replace(estimator, **{option: count})
     return smaller
 
 
-def _option_of(estimator: Estimator) -> str:
-    options = getattr(estimator, "__dataclass_fields__", ())
-    return next((option for option in _SIZES if option in options), "")
-
-
 def _largest_text(ways: Sequence[Way]) -> str:
-    """The largest numbers that fit."""
-    largest = [(_largest_that_fits(*way[1:]), way[0]) for way in ways]
-    listed = " or ".join(f"{count:,} {what}" for count, what in largest if count)
-    return f"; at most {listed} would fit" if listed else ""
-
-
-def _largest_that_fits(most: int, plan: Callable[[int], Plan], fewest: int) -> int:
-    """The largest number that fits where one more does not; 0 where not even the fewest do."""
-    low, high = fewest - 1, fewest
-    # Doubling finds a number that does not fit, and bisection the largest that does: plans take
-    # time.
-    while high < most and plan(high).fits:
-        low, high = high, 2 * high
-    between = range(low + 1, min(high, most))
-    largest = low + bisect_left(between, True, key=lambda k: not plan(k).fits)
-    return largest if largest >= fewest else 0
+    """The largest numbers that fit where one more does not."""
+    listed = []
+    for what, most, plan, fewest in ways:
+        low, high = fewest - 1, fewest
+        # Doubling finds a number that does not fit, and bisection the largest that does: plans take
+        # time.
+        while high < most and plan(high).fits:
+            low, high = high, 2 * high
+        between = range(low + 1, min(high, most))
+        largest = low + bisect_left(between, True, key=lambda k: not plan(k).fits)
+        if largest >= fewest:
+            listed.append(f"{largest:,} {what}")
+    return f"; at most {' or '.join(listed)} would fit" if listed else ""
 
 
 class _First:

@@ -65,7 +65,6 @@ from dhsic.landmarks import (
 )
 from dhsic.linalg import (
     PivotedCholesky,
-    hadamard,
     pivoted_cholesky,
     rounding_unit,
     solve_lower,
@@ -321,9 +320,8 @@ class LandmarkBasis:
         # Held where the memory allows it; else it is made again whenever it is asked for.
         if self.held:
             return self.held[c]
-        # K_J is the Hadamard product of the Gram matrices: Kalinke and Szabo (2023), (17).
-        pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
-        return pivoted_cholesky(hadamard(kernel(z) for kernel, z in pairs), self.tolerance)
+        kernels = self.combinations.kernels_of(c)
+        return prune(self.points(c), kernels, self.tolerance, leads=False)
 
     def whiten(self, c: int, values: Vector) -> Vector:
         """L^-1 of functions given by their values at the landmarks of a combination."""
@@ -854,7 +852,7 @@ class NFSIC(Estimator):
         covariances = [squares / n - np.outer(mean, mean) for (_, squares), mean in second]
         # The mean of the terms about the pilots, less what they have by the means that are others.
         u = joint / n - expanded(about, pilots)[0]
-        norm = Norm.of(independent_covariance(covariances, means), self.regularisation)
+        norm = Norm.of(covariances, means, self.regularisation)
         summary = FeatureSummary(f"{self.placement} locations", (len(every),))
         estimate = Estimate(float(norm(u)), placed.kernels, features=summary, quantity="NFSIC / n")
         return rest, tuples.part([0]).about(means), norm, estimate, sampled
@@ -910,15 +908,6 @@ _WIDEST = 4.0
 _RADIAL = Gaussian | InverseMultiquadric | Laplacian | Matern | RationalQuadratic
 
 
-def independent_covariance(covariances: Sequence[Vector], means: Sequence[Vector]) -> Vector:
-    """S, from the covariances (J, J) and means (J,) of the kernels of every variable.
-
-    The covariance of a product of independent variables, less its linear part.
-    """
-    covariance: Vector = expanded(covariances, [np.outer(k, k) for k in means])[0]
-    return covariance
-
-
 @dataclass(frozen=True)
 class Norm:
     """u'(S + r t I)^-1 u, with S the covariance of sqrt(n) u under independence.
@@ -937,8 +926,12 @@ class Norm:
     weights: Vector
 
     @classmethod
-    def of(cls, covariance: Vector, regularisation: float) -> Self:
-        """From S, shape (J, J), and r."""
+    def of(
+        cls, covariances: Sequence[Vector], means: Sequence[Vector], regularisation: float
+    ) -> Self:
+        """From the covariances (J, J) and means (J,) of the kernels of every variable, and r."""
+        # S is the covariance of a product of independent variables, less its linear part.
+        covariance: Vector = expanded(covariances, [np.outer(k, k) for k in means])[0]
         scale = float(covariance.diagonal().mean())
         if not np.isfinite(covariance).all():  # of unbounded kernels, refused in words later
             return cls(np.full_like(covariance, np.nan), np.ones(len(covariance)))
@@ -953,11 +946,6 @@ class Norm:
         # W S W' is diagonal in the same basis: S / (S + r), all about 1 where r is small.
         return cls(whitening, values / (values + regularisation))
 
-    def solve(self, u: Vector) -> Vector:
-        """(S + r t I)^-1 u."""
-        solved: Vector = self.whitening.T @ (self.whitening @ u)
-        return solved
-
     def __call__(self, u: Vector) -> Vector:
         """The squared norms of values (J,) or (J, b)."""
         return squared_norms(self.whitening @ u)
@@ -970,52 +958,6 @@ class Placed(NamedTuple):
     """As fitted, or with other bandwidths."""
     points: tuple[Vector, ...]
     """Shapes (J, d_m)."""
-
-
-def criterion(
-    placed: Placed, rows: Sequence[Vector], regularisation: float
-) -> tuple[float, list[Vector], list[float]]:
-    """T / n on training rows with its gradients.
-
-    Parameters
-    ----------
-    placed : Placed
-        Kernels and locations.
-    rows : sequence of ndarray, shapes (n, d_m)
-        The training rows.
-    regularisation : float
-        Regularisation of the statistic.
-
-    Returns
-    -------
-    float
-        u'(S + r t I)^-1 u.
-    list of ndarray, shapes (J, d_m)
-        Gradients in the locations; 0 of kernels that have none.
-    list of float
-        Derivatives in the logarithms of the length scales; 0 of kernels other than radial ones.
-    """
-    grams = [kernel(x, z) for kernel, z, x in zip(*placed, rows, strict=True)]
-    about, means, covariances, u = _moments(grams)
-    norm = Norm.of(independent_covariance(covariances, means), regularisation)
-    # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
-    a = norm.solve(u)
-    # t is the mean of the diagonal of S, so that dt is spread over the diagonal.
-    form = np.outer(a, a) + (regularisation * float(a @ a) / len(a)) * np.eye(len(a))
-    gradients, lengths = [], []
-    for m, (kernel, z, x, gram) in enumerate(zip(*placed, rows, grams, strict=True)):
-        weights = _derivative_weights(m, about, means, covariances, a, form)
-        in_points, in_length = _slopes(kernel, x, z, gram, weights)
-        gradients.append(in_points)
-        lengths.append(in_length)
-    return float(norm(u)), gradients, lengths
-
-
-def value_of(placed: Placed, rows: Sequence[Vector], regularisation: float) -> float:
-    """The same without gradients."""
-    grams = [kernel(x, z) for kernel, z, x in zip(*placed, rows, strict=True)]
-    _, means, covariances, u = _moments(grams)
-    return float(Norm.of(independent_covariance(covariances, means), regularisation)(u))
 
 
 def _moments(values: Sequence[Vector]) -> tuple[list[Vector], list[Vector], list[Vector], Vector]:
@@ -1110,13 +1052,15 @@ class Training:
 
     def placed(self, moved: Vector) -> Placed:
         """Parameters that a vector stands for."""
-        widths = moved[: len(self.rows)]
+        dims = [x.shape[1] for x in self.rows]
+        count = (len(moved) - len(dims)) // sum(dims)
+        widths, *parts = np.split(moved, np.cumsum([len(dims), *(count * d for d in dims[:-1])]))
         kernels = (
             kernel.widened(math.exp(width)) if isinstance(kernel, _RADIAL) else kernel
             for kernel, width in zip(self.kernels, widths, strict=True)
         )
-        parts = self._parts(moved)
-        points = (c + s * z for (c, s), z in zip(self._units, parts, strict=True))
+        units = zip(parts, self._units, strict=True)
+        points = (c + s * part.reshape(count, -1) for part, (c, s) in units)
         return Placed(tuple(kernels), tuple(points))
 
     def start(self, at: NDArray[np.intp], factor: float) -> Vector:
@@ -1126,36 +1070,44 @@ class Training:
         return np.concatenate([widths, *(((x[at] - c) / s).ravel() for x, (c, s) in units)])
 
     def loss(self, moved: Vector) -> tuple[float, Vector]:
-        """- log(T / n), with its gradient."""
+        """- log(T / n), with its gradient: 0 where a kernel has none."""
         placed = self.placed(moved)
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
-            value, gradients, lengths = criterion(placed, self.rows, self.regularisation)
-            scaled = (s * g for (_, s), g in zip(self._units, gradients, strict=True))
-            whole = np.concatenate([lengths, *(g.ravel() for g in scaled)])
+            grams = [kernel(x, z) for kernel, z, x in zip(*placed, self.rows, strict=True)]
+            about, means, covariances, u = _moments(grams)
+            norm = Norm.of(covariances, means, self.regularisation)
+            # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
+            a = norm.whitening.T @ (norm.whitening @ u)
+            # t is the mean of the diagonal of S, so that dt is spread over the diagonal.
+            diagonal = self.regularisation * float(a @ a) / len(a)
+            form = np.outer(a, a) + diagonal * np.eye(len(a))
+            lengths, gradients = [], []
+            for m, (kernel, z, x, gram) in enumerate(zip(*placed, self.rows, grams, strict=True)):
+                weights = _derivative_weights(m, about, means, covariances, a, form)
+                in_points, in_length = _slopes(kernel, x, z, gram, weights)
+                gradients.append((self._units[m][1] * in_points).ravel())
+                lengths.append(in_length)
+            value, whole = float(norm(u)), np.concatenate([lengths, *gradients])
         # A place without a statistic has no direction to climb.
         if value <= 0.0 or not np.isfinite(whole).all():
             return math.inf, np.zeros_like(moved)
         return -math.log(value), -whole / value
-
-    def split(self, count: int, rng: np.random.Generator) -> tuple[Training, tuple[Vector, ...]]:
-        """Two thirds of the rows, and the others; all rows twice where that is too few."""
-        order = rng.permutation(len(self.rows[0]))
-        cut = len(order) // _HELD_OUT
-        if len(order) - cut < count or cut == 0:
-            return self, self.rows
-        part = replace(self, rows=tuple(x[order[cut:]] for x in self.rows))
-        return part, tuple(x[order[:cut]] for x in self.rows)
 
     def way(self, drawn: Sequence[NDArray[np.intp]], factor: float) -> list[Vector]:
         """From the best of some rows upwards; nothing where none has a statistic."""
         from scipy.optimize import minimize  # slow to import
 
         starts = [self.start(at, factor) for at in drawn]
-        values = [self._value(start) for start in starts]
+        values = [self.value(self.placed(start)) for start in starts]
         if max(values) <= 0.0:
             return []
         # Of the rows drawn those with the largest statistic are climbed from.
         start = starts[values.index(max(values))]
+        # Widths within a factor of the given ones, and locations among the rows.
+        bounds = [(-math.log(_WIDEST), math.log(_WIDEST))] * len(self.rows)
+        for x, (c, s) in zip(self.rows, self._units, strict=True):
+            low, high = (x.min(axis=0) - c) / s, (x.max(axis=0) - c) / s
+            bounds += list(zip(low.tolist(), high.tolist(), strict=True)) * len(drawn[0])
         # All places on the way are kept, since the largest on these rows is often none on others.
         passed = [start]
         minimize(
@@ -1163,26 +1115,19 @@ class Training:
             start,
             jac=True,
             method="L-BFGS-B",
-            bounds=self.bounds(len(drawn[0])),
+            bounds=bounds,
             options={"maxiter": _MOST_STEPS},
             callback=lambda moved: passed.append(moved.copy()),
         )
         return passed
 
-    def _value(self, moved: Vector) -> float:
+    def value(self, placed: Placed) -> float:
         """T / n, 0 where there is none."""
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
-            value = value_of(self.placed(moved), self.rows, self.regularisation)
+            grams = [kernel(x, z) for kernel, z, x in zip(*placed, self.rows, strict=True)]
+            _, means, covariances, u = _moments(grams)
+            value = float(Norm.of(covariances, means, self.regularisation)(u))
         return value if math.isfinite(value) else 0.0
-
-    def bounds(self, count: int) -> list[tuple[float, float]]:
-        """Bounds of every entry of the vector."""
-        wide = math.log(_WIDEST)
-        bounds = [(-wide, wide)] * len(self.rows)
-        for x, (c, s) in zip(self.rows, self._units, strict=True):
-            low, high = (x.min(axis=0) - c) / s, (x.max(axis=0) - c) / s
-            bounds += list(zip(low.tolist(), high.tolist(), strict=True)) * count
-        return bounds
 
     @cached_property
     def _units(self) -> list[tuple[Vector, Vector]]:
@@ -1193,13 +1138,6 @@ class Training:
             (np.median(x, axis=0), np.where(s > 0.0, s, 1.0))
             for x, s in zip(self.rows, deviations, strict=True)
         ]
-
-    def _parts(self, moved: Vector) -> list[Vector]:
-        dims = [x.shape[1] for x in self.rows]
-        count = (len(moved) - len(dims)) // sum(dims)
-        ends = np.cumsum([count * d for d in dims])[:-1]
-        parts = np.split(moved[len(dims) :], ends)
-        return [part.reshape(count, d) for part, d in zip(parts, dims, strict=True)]
 
 
 def place(training: Training, count: int, rng: np.random.Generator) -> Placed:
@@ -1223,7 +1161,11 @@ def place(training: Training, count: int, rng: np.random.Generator) -> Placed:
     -------
     Placed
     """
-    climbed, held = training.split(count, rng)
+    order = rng.permutation(len(training.rows[0]))
+    cut, climbed, held = len(order) // _HELD_OUT, training, training
+    if len(order) - cut >= count and cut > 0:  # or all rows twice
+        held = replace(training, rows=tuple(x[order[:cut]] for x in training.rows))
+        climbed = replace(training, rows=tuple(x[order[cut:]] for x in training.rows))
     n = len(climbed.rows[0])
     drawn = [rng.choice(n, size=count, replace=False) for _ in range(_DRAWS)]
     ways = (climbed.way(drawn, factor) for factor in _FACTORS)
@@ -1231,4 +1173,4 @@ def place(training: Training, count: int, rng: np.random.Generator) -> Placed:
     # Where no start has a statistic, one is as good as another.
     if not places:
         return climbed.placed(climbed.start(drawn[0], 1.0))
-    return max(places, key=lambda placed: value_of(placed, held, training.regularisation))
+    return max(places, key=held.value)
