@@ -23,9 +23,18 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, Null
-from dhsic.estimators.choose import Planner, Runner, choose_estimator, plan_once, planned
+from dhsic.estimators.choose import (
+    Planner,
+    Runner,
+    choose_estimator,
+    draws_replicates,
+    find_estimator,
+    find_null,
+    plan_once,
+    planned,
+    takes_variables,
+)
 from dhsic.estimators.program import ChainMethod, Intervals, Method, Stages, usual_grid
-from dhsic.estimators.registry import draws_replicates, find_estimator, find_null, takes_variables
 from dhsic.io.folder import Folder
 from dhsic.io.held import held_sources, read_weights
 from dhsic.io.missing import GapTreatment, count_gaps

@@ -30,9 +30,8 @@ from dhsic.estimators.base import (
     guard_martingales,
     plan_of,
 )
-from dhsic.estimators.choose import choose_pairs
+from dhsic.estimators.choose import choose_pairs, find_null
 from dhsic.estimators.program import Intervals, keeping
-from dhsic.estimators.registry import find_null
 from dhsic.io.missing import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel

@@ -35,10 +35,11 @@ from dhsic.estimators import Estimator, EstimatorName, GridOutcome, Null, NullNa
 from dhsic.estimators.base import bandwidth_rows, beyond
 from dhsic.estimators.choose import (
     choose_estimator,
+    draws_replicates,
+    find_null,
     plan_once,
 )
 from dhsic.estimators.program import Intervals, keeping, plan_with
-from dhsic.estimators.registry import draws_replicates, find_null
 from dhsic.io.encode import unknown_column
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import checked_names, frame_and_keys, names_of, open_one, pick_variables

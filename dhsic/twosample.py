@@ -38,8 +38,8 @@ from dhsic.estimators import (
     NystromHSIC,
     NystromMHSIC,
 )
+from dhsic.estimators.choose import is_added
 from dhsic.estimators.program import Intervals, Method
-from dhsic.estimators.registry import is_added
 from dhsic.io.held import held_sources
 from dhsic.io.missing import GapTreatment, Missing
 from dhsic.io.open import names_of, open_labelled_data, open_sample_data

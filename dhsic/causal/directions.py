@@ -24,8 +24,14 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
 from dhsic.estimators.base import plan_of
-from dhsic.estimators.choose import choose_among, first_that_fits, plan_test, powers_below, telling
-from dhsic.estimators.registry import find_estimator
+from dhsic.estimators.choose import (
+    choose_among,
+    find_estimator,
+    first_that_fits,
+    plan_test,
+    powers_below,
+    telling,
+)
 from dhsic.features import ColumnFeatures
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing

@@ -31,8 +31,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
-from dhsic.estimators.choose import choose_among, plan_once, planned
-from dhsic.estimators.registry import find_null
+from dhsic.estimators.choose import choose_among, find_null, plan_once, planned
 from dhsic.io.held import held_in_memory
 from dhsic.io.missing import Missing
 from dhsic.io.variables import joined_source

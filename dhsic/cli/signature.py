@@ -22,7 +22,7 @@ from dhsic.cli.app import FLAGS
 from dhsic.cli.journal import STDERR
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.registry import ESTIMATORS, NULLS
+from dhsic.estimators.choose import ESTIMATORS, NULLS
 
 Options = dict[str, Any]
 _ARRAY = "[NAME=]ARRAY"

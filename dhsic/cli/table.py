@@ -33,7 +33,7 @@ from dhsic.cli.signature import (
     summary,
 )
 from dhsic.errors import DataError
-from dhsic.estimators.registry import ESTIMATORS, nulls_of
+from dhsic.estimators.choose import ESTIMATORS, nulls_of
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.kernels import Candidates, Grid

@@ -29,7 +29,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, EstimatorName, NystromMHSIC
 from dhsic.estimators.choose import planned
 from dhsic.estimators.features import Form
-from dhsic.estimators.nystrom_m import LandmarkBasis
+from dhsic.estimators.pointwise import LandmarkBasis
 from dhsic.features import FourierFeatures
 from dhsic.io.missing import Missing
 from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group

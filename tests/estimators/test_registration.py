@@ -23,7 +23,7 @@ from dhsic.estimators import (
     Outcome,
     plan_of,
 )
-from dhsic.estimators.registry import nulls_of
+from dhsic.estimators.choose import nulls_of
 from dhsic.kernels import Gaussian, Kernel, parse
 from dhsic.kernels.text import FORMS
 from dhsic.nulls import Permutation, Replicates

@@ -13,7 +13,7 @@ from scipy import stats
 
 import dhsic
 from dhsic.engine.jackknife import block_numbers
-from dhsic.estimators.registry import ESTIMATORS
+from dhsic.estimators.choose import ESTIMATORS
 from dhsic.kernels import Distance, Gaussian
 from dhsic.statistics.jackknife import Assessed
 from dhsic.statistics.orbit import Groups
