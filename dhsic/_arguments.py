@@ -15,8 +15,8 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, resolve_seed
 from dhsic._rows import ALL_ROWS, RowLabels
 from dhsic._validation import check_choice, named_arguments, parse_seconds, shown
-from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.events import ignore
+from dhsic.engine.passes import Source, ValueKind, kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Budget, Runtime, current_client, graphs_on
 from dhsic.engine.session import Session

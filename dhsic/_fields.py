@@ -9,7 +9,7 @@ from typing import Any
 
 from dhsic._random import generator
 from dhsic._version import __version__
-from dhsic.engine.blocks import Source, labels_of
+from dhsic.engine.passes import Source, labels_of
 from dhsic.engine.session import Session
 from dhsic.estimators import Estimate, Estimator, Null
 from dhsic.estimators.choose import Planner, Runner, described_plan, planned

@@ -31,8 +31,8 @@ from dhsic._validation import (
 from dhsic._whole import write_whole
 from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
-from dhsic.engine.inventory import describe_sources
 from dhsic.engine.runtime import Runtime, forget_peak, peak_bytes
+from dhsic.engine.session import describe_sources
 from dhsic.engine.units import format_count
 from dhsic.errors import ClusterError, DataError, InvalidArgumentError, needing
 from dhsic.estimators import ESTIMATORS

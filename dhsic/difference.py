@@ -21,9 +21,8 @@ from dhsic._arguments import (
 )
 from dhsic._fields import run_fields
 from dhsic._validation import check_level
-from dhsic.engine.jackknife import Deletion
 from dhsic.engine.plan import plans
-from dhsic.engine.session import Session
+from dhsic.engine.session import Deletion, Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.program import Intervals, plan_of_blocks

@@ -27,7 +27,7 @@ from dhsic._fields import run_batch, run_fields
 from dhsic._removed import removed
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, check_level, nearest, shown
-from dhsic.engine.blocks import Gaps, Source, ValueKind, filled, kinds_of, labels_of
+from dhsic.engine.passes import Gaps, Source, ValueKind, filled, kinds_of, labels_of
 from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, UnknownArgumentError

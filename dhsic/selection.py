@@ -18,7 +18,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
+from dhsic.engine.passes import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import Estimator, EstimatorName

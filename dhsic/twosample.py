@@ -18,9 +18,8 @@ from dhsic._plugins import load_plugins
 from dhsic._rows import RowLabels
 from dhsic._spec import name_methods
 from dhsic._validation import check_choice, shown
-from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
+from dhsic.engine.passes import Moves, Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
-from dhsic.engine.reduction import Moves
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes

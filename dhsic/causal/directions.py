@@ -17,8 +17,8 @@ from dhsic._fields import run_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer, named_arguments, shown
-from dhsic.engine.blocks import Source
 from dhsic.engine.events import StepStarted
+from dhsic.engine.passes import Source
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError

@@ -24,7 +24,7 @@ from dhsic._fields import run_fields, tested_fields
 from dhsic._rows import Order, RowLabels
 from dhsic._text import printable
 from dhsic._validation import check_choice, check_level, shown
-from dhsic.engine.blocks import Source
+from dhsic.engine.passes import Source
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session

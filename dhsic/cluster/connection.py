@@ -10,7 +10,7 @@ from typing import Any
 from dhsic.cluster.local import local_cluster, memory_share
 from dhsic.cluster.settings import processors
 from dhsic.cluster.spec import TLS, ClusterSpec, SchedulerAt, refuse
-from dhsic.engine.supervision import STALL_TIMEOUT
+from dhsic.engine.runtime import STALL_TIMEOUT
 
 
 @contextmanager

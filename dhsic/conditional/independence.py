@@ -51,7 +51,7 @@ from dhsic._arguments import (
 from dhsic._fields import result_fields, tested_fields
 from dhsic._random import generator
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import ValueKind, kinds_of
+from dhsic.engine.passes import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session

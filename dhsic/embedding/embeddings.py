@@ -27,9 +27,8 @@ from dhsic._validation import (
     shown,
 )
 from dhsic._whole import written_whole
-from dhsic.engine.blocks import kinds_of
+from dhsic.engine.passes import Footprint, Pass, RowBlock, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError

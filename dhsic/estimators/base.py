@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.engine.blocks import filled
+from dhsic.engine.passes import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Differing, Session, Still
 from dhsic.engine.units import format_bytes

@@ -20,9 +20,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from dhsic._plugins import load_plugins
 from dhsic._spec import name_methods
 from dhsic._validation import check_choice, check_integer, nearest, shown
-from dhsic.engine.blocks import Source
+from dhsic.engine.passes import Moves, Source
 from dhsic.engine.plan import Plan, Times
-from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.errors import DataError, InvalidArgumentError

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_flag, check_integer, check_level, check_number
-from dhsic.engine.jackknife import block_numbers
+from dhsic.engine.passes import Footprint, Pass, RowBlock, block_numbers
 from dhsic.engine.plan import DriverStep, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dhsic.engine.inventory import Inventory, Stamp
+from dhsic.engine.session import Inventory, Stamp
 from dhsic.errors import DataError
 from dhsic.io.libraries import is_zarr
 from dhsic.io.marks import marks_of

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import nearest, shown
-from dhsic.engine.blocks import INEXACT, LARGEST_EXACT, ValueKind, check_exact
+from dhsic.engine.passes import INEXACT, LARGEST_EXACT, ValueKind, check_exact
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.variables import Labels, Variable
 

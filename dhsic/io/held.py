@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import RowWeights, Source, check_exact, kinds_of, read_whole
+from dhsic.engine.passes import RowWeights, Source, check_exact, kinds_of, read_whole
 from dhsic.engine.runtime import GraphPlace, graph_place, graphs_at
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, MemoryBudgetError

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import shown
-from dhsic.engine.blocks import check_exact, is_exact
+from dhsic.engine.passes import check_exact, is_exact
 from dhsic.errors import DataError
 
 _FILLS = "_FillValue", "missing_value"

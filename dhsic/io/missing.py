@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import Gaps, Source, of_blocks
+from dhsic.engine.passes import Gaps, Source, of_blocks
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.variables import Variable, without_rows
 

@@ -31,7 +31,7 @@ from dhsic._validation import (
     nearest,
     shown,
 )
-from dhsic.engine.blocks import INEXACT, LARGEST_EXACT
+from dhsic.engine.passes import INEXACT, LARGEST_EXACT
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.chunks import METADATA
 from dhsic.io.encode import (

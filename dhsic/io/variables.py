@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, ValueKind, chunk_starts, kinds_of, labels_of
-from dhsic.engine.inventory import Inventory
-from dhsic.engine.reduction import pickled, unpacked
+from dhsic.engine.graph import pickled, unpacked
+from dhsic.engine.passes import Source, ValueKind, chunk_starts, kinds_of, labels_of
+from dhsic.engine.session import Inventory
 from dhsic.errors import DataError
 from dhsic.io.chunks import (
     broken_chunk,

@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
+from dhsic.engine.passes import Footprint, Pass, RowBlock
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
 from dhsic._fields import result_fields
 from dhsic._validation import check_choice, check_integer, nearest, shown
-from dhsic.engine.blocks import kinds_of
 from dhsic.engine.graph import LazyRows
+from dhsic.engine.passes import Footprint, Pass, RowBlock, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import DataError, InvalidArgumentError

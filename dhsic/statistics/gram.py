@@ -32,8 +32,8 @@ import scipy
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic.engine.passes import Footprint, GroupBlock, RowGroups
 from dhsic.engine.plan import DriverStep
-from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Combinations, Kernel

@@ -35,8 +35,8 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic.engine.passes import Footprint, GroupBlock, Pass, RowBlock, RowGroups, add
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock, RowGroups, add
 from dhsic.engine.session import Session
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel, Ranked

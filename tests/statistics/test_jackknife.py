@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import dhsic
-from dhsic.engine.jackknife import block_numbers
+from dhsic.engine.passes import block_numbers
 from dhsic.estimators.choose import ESTIMATORS
 from dhsic.kernels import Distance, Gaussian
 from dhsic.statistics.jackknife import Assessed
