@@ -26,10 +26,9 @@ from dhsic.estimators import VHSIC, Estimator, Null
 from dhsic.estimators.choose import Planner, Runner, choose_estimator, plan_once, planned
 from dhsic.estimators.program import ChainMethod, Intervals, Method, Stages, usual_grid
 from dhsic.estimators.registry import draws_replicates, find_estimator, find_null, takes_variables
-from dhsic.io.folder import Folder
-from dhsic.io.held import held_sources, read_weights
-from dhsic.io.missing import GapTreatment, count_gaps
 from dhsic.io.open import names_of, open_labelled_data
+from dhsic.io.urls import Folder
+from dhsic.io.variables import GapTreatment, count_gaps, held_sources, read_weights
 from dhsic.kernels import (
     Candidates,
     Columns,

@@ -27,9 +27,8 @@ from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_among, first_that_fits, plan_test, powers_below, telling
 from dhsic.estimators.registry import find_estimator
 from dhsic.features import ColumnFeatures
-from dhsic.io.folder import Folder
-from dhsic.io.missing import Missing
-from dhsic.io.variables import Variable, derived, join_rows
+from dhsic.io.urls import Folder
+from dhsic.io.variables import Missing, Variable, derived, join_rows
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
 from dhsic.plots import BLUE, axes_of, finite_numbers, rounded
 from dhsic.regression.residuals import (
