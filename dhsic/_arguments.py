@@ -35,10 +35,9 @@ from dhsic.estimators.choose import (
     takes_variables,
 )
 from dhsic.estimators.program import ChainMethod, Intervals, Method, Stages, usual_grid
-from dhsic.io.folder import Folder
-from dhsic.io.held import held_sources, read_weights
-from dhsic.io.missing import GapTreatment, count_gaps
 from dhsic.io.open import names_of, open_labelled_data
+from dhsic.io.urls import Folder
+from dhsic.io.variables import GapTreatment, count_gaps, held_sources, read_weights
 from dhsic.kernels import (
     Candidates,
     Columns,

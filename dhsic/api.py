@@ -22,7 +22,7 @@ from dhsic.engine.plan import plans
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import COCO, Estimator, EstimatorName, Null, NullName, WitnessFunctions
 from dhsic.estimators.program import assessments, plan_of_blocks
-from dhsic.io.missing import GapTreatment, Missing
+from dhsic.io.variables import GapTreatment, Missing
 from dhsic.kernels import Grid
 from dhsic.results import DependenceEstimate, IndependenceTestResult
 from dhsic.statistics.neighbours import Neighbours

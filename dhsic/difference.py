@@ -26,7 +26,7 @@ from dhsic.engine.session import Deletion, Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.program import Intervals, plan_of_blocks
-from dhsic.io.missing import Missing
+from dhsic.io.variables import Missing
 from dhsic.kernels import Combinations
 from dhsic.report import Findings
 from dhsic.results import Interval, RunFields, pvalue_text

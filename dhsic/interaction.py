@@ -28,7 +28,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimate, Estimator, GridOutcome, Null, NystromMHSIC, plan_of
 from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, fitting_step
 from dhsic.estimators.choose import find_null
-from dhsic.io.missing import Missing
+from dhsic.io.variables import Missing
 from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.nulls import Permutation, Resampling, Shifts, monte_carlo_error, pvalues

@@ -22,7 +22,7 @@ from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromHSIC
 from dhsic.estimators.choose import choose_estimator, plan_once, run_null
-from dhsic.io.missing import GapTreatment
+from dhsic.io.variables import GapTreatment
 from dhsic.kernels import Combinations
 from dhsic.nulls import Shifts, TimeOrder, pvalues
 from dhsic.report import Findings

@@ -32,7 +32,7 @@ from dhsic.estimators.base import (
 )
 from dhsic.estimators.choose import choose_pairs, find_null
 from dhsic.estimators.program import Intervals, keeping
-from dhsic.io.missing import GapTreatment
+from dhsic.io.variables import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import (

@@ -40,10 +40,9 @@ from dhsic.estimators.choose import (
     plan_once,
 )
 from dhsic.estimators.program import Intervals, keeping, plan_with
-from dhsic.io.encode import unknown_column
-from dhsic.io.missing import GapTreatment
 from dhsic.io.open import checked_names, frame_and_keys, names_of, open_one, pick_variables
-from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table
+from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table, unknown_column
+from dhsic.io.variables import GapTreatment
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 from dhsic.nulls import Control, Resampling, adjust, pvalues, standardised, step_down

@@ -24,7 +24,7 @@ from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.choose import choose_estimator, plan_once, planned
-from dhsic.io.missing import GapTreatment
+from dhsic.io.variables import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import draw_permutations
 from dhsic.ranking import (

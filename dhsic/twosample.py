@@ -39,10 +39,17 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.choose import is_added
 from dhsic.estimators.program import Intervals, Method
-from dhsic.io.held import held_sources
-from dhsic.io.missing import GapTreatment, Missing
 from dhsic.io.open import names_of, open_labelled_data, open_sample_data
-from dhsic.io.variables import Labels, Variable, codes_of_rows, pooled_samples, rows_of_samples
+from dhsic.io.variables import (
+    GapTreatment,
+    Labels,
+    Missing,
+    Variable,
+    codes_of_rows,
+    held_sources,
+    pooled_samples,
+    rows_of_samples,
+)
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult

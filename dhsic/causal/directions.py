@@ -33,9 +33,8 @@ from dhsic.estimators.choose import (
     telling,
 )
 from dhsic.features import ColumnFeatures
-from dhsic.io.folder import Folder
-from dhsic.io.missing import Missing
-from dhsic.io.variables import Variable, derived, join_rows
+from dhsic.io.urls import Folder
+from dhsic.io.variables import Missing, Variable, derived, join_rows
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
 from dhsic.plots import BLUE, axes_of, finite_numbers, rounded
 from dhsic.regression.residuals import (

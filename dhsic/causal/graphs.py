@@ -32,9 +32,7 @@ from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
 from dhsic.estimators.choose import choose_among, find_null, plan_once, planned
-from dhsic.io.held import held_in_memory
-from dhsic.io.missing import Missing
-from dhsic.io.variables import joined_source
+from dhsic.io.variables import Missing, held_in_memory, joined_source
 from dhsic.kernels import Combinations, Gaussian, Grid, Kernel, KernelName, OnColumns
 from dhsic.nulls import Gamma, Permutation, Resampling, Spectral, pvalue, pvalues
 from dhsic.regression.residuals import (

@@ -16,7 +16,7 @@ from dhsic.cli.output import print_columns
 from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError
-from dhsic.io.folder import Folder
+from dhsic.io.urls import Folder
 
 _WHAT = "the URL of checkpoints"
 

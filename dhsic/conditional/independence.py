@@ -60,8 +60,7 @@ from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
 from dhsic.estimators import Estimate
 from dhsic.estimators.base import BANDWIDTH_ROWS, fitting_samples, plan_of
 from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, rows_at_quantiles
-from dhsic.io.held import held_sources
-from dhsic.io.missing import Missing
+from dhsic.io.variables import Missing, held_sources
 from dhsic.kernels import Columns, Gaussian, Kernel, KernelName, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 from dhsic.nulls import ChiSquareMixture, pvalue

@@ -22,8 +22,7 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.estimators.base import plan_of
-from dhsic.io.missing import Missing
-from dhsic.io.variables import Variable, derived
+from dhsic.io.variables import Missing, Variable, derived
 from dhsic.regression.ridge import Folds, Ridges, SecondMoments, SecondMomentsPass
 
 Vector = NDArray[np.float64]

@@ -30,7 +30,7 @@ from dhsic.estimators.choose import planned
 from dhsic.estimators.features import Form
 from dhsic.estimators.pointwise import LandmarkBasis
 from dhsic.features import FourierFeatures
-from dhsic.io.missing import Missing
+from dhsic.io.variables import Missing
 from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky
