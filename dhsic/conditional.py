@@ -65,7 +65,7 @@ from dhsic.io.missing import Missing
 from dhsic.kernels import Columns, Gaussian, Kernel, KernelName, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 from dhsic.nulls import ChiSquareMixture, pvalue
-from dhsic.regression.ridge import Folds, Ridges, SecondMoments, SecondMomentsPass
+from dhsic.regression import Folds, Ridges, SecondMoments, SecondMomentsPass
 from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult
 from dhsic.statistics.exchangeable import check_codes, codes_of, joined_codes, moves_of
 from dhsic.statistics.neighbours import Neighbours
