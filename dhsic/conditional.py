@@ -64,7 +64,7 @@ from dhsic.io.variables import Missing, held_sources
 from dhsic.kernels import Columns, Gaussian, Kernel, KernelName, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 from dhsic.nulls import ChiSquareMixture, pvalue
-from dhsic.regression.ridge import Folds, Ridges, SecondMoments, SecondMomentsPass
+from dhsic.regression import Folds, Ridges, SecondMoments, SecondMomentsPass
 from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult
 from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import check_codes, codes_of, joined_codes, moves_of
