@@ -39,17 +39,32 @@ from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._removed import no_attribute
 from dhsic._rows import Order, RowLabels
 from dhsic._text import printable
-from dhsic._validation import check_choice, check_level, shown
+from dhsic._validation import check_choice, check_integer, check_level, named_arguments, shown
+from dhsic.engine.events import StepStarted
 from dhsic.engine.passes import Source
-from dhsic.engine.plan import Plan
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError, needing
 from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
-from dhsic.estimators.choose import choose_among, find_null, plan_once, planned
-from dhsic.io.variables import Missing, held_in_memory, joined_source
+from dhsic.estimators.base import plan_of
+from dhsic.estimators.choose import (
+    choose_among,
+    find_estimator,
+    find_null,
+    first_that_fits,
+    plan_once,
+    plan_test,
+    planned,
+    powers_below,
+    telling,
+)
+from dhsic.features import ColumnFeatures
+from dhsic.io.urls import Folder
+from dhsic.io.variables import Missing, Variable, derived, held_in_memory, join_rows, joined_source
 from dhsic.kernels import Combinations, Gaussian, Grid, Kernel, KernelName, OnColumns
+from dhsic.kernels.dot import Linear
 from dhsic.nulls import Gamma, Permutation, Resampling, Spectral, pvalue, pvalues
 from dhsic.regression import (
     FEWEST_ROWS,

@@ -24,7 +24,7 @@ from dhsic._random import generator, random_keys
 from dhsic._rows import ALL_ROWS, RowLabels
 from dhsic._spec import method_of_name, name_methods
 from dhsic._validation import check_choice, check_integer, named_arguments, shown
-from dhsic.engine.passes import RowBlock, Source, kinds_of
+from dhsic.engine.passes import Footprint, Pass, RowBlock, Source, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, needing

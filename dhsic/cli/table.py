@@ -36,7 +36,24 @@ from dhsic.cli.options import (
     options_of,
     summary,
 )
-from dhsic.errors import DataError
+from dhsic.cli.running import (
+    FILES,
+    Request,
+    Row,
+    aligned,
+    arguments_of,
+    judge,
+    print_columns,
+    print_plan,
+    print_summary,
+    read_resources,
+    resource_options,
+    run,
+)
+from dhsic.cluster import local_cluster, processors
+from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint
+from dhsic.engine.units import format_bytes
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.choose import ESTIMATORS, nulls_of
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs

@@ -17,8 +17,22 @@ from socket import gethostname
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from dhsic.cluster.spec import TLS, ClusterSpec, SchedulerAt, processors, refuse
-from dhsic.engine.runtime import STALL_TIMEOUT
+from dhsic._version import __version__
+from dhsic._whole import written_whole
+from dhsic.cluster.spec import (
+    HERE,
+    LOCAL_SETTINGS,
+    TLS,
+    Adaptive,
+    ClusterSpec,
+    SchedulerAt,
+    process_limit,
+    process_share,
+    processors,
+    refuse,
+)
+from dhsic.engine.runtime import LIBRARIES, STALL_TIMEOUT
+from dhsic.errors import InvalidArgumentError, needing
 
 
 @contextmanager

@@ -22,11 +22,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._files import check_regular
+from dhsic._validation import shown
+from dhsic.engine.passes import check_exact, is_exact
 from dhsic.engine.session import Inventory, Stamp
-from dhsic.errors import DataError
-from dhsic.io.urls import failure_of, storage_error
-
-METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+from dhsic.errors import DataError, DhsicError
+from dhsic.io.urls import METADATA, failure_of, is_url, storage_error
 
 # Times the decoded bytes that a chunk takes at most while it is decoded, as measured with zarr 3.1
 # and numcodecs 0.16: once as it is stored, and gzip and lzma collect pieces, join and copy them.

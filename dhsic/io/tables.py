@@ -38,7 +38,7 @@ from dhsic._validation import (
     nearest,
     shown,
 )
-from dhsic.engine.passes import INEXACT, LARGEST_EXACT
+from dhsic.engine.passes import INEXACT, LARGEST_EXACT, ValueKind, check_exact
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.stored import is_of
 from dhsic.io.urls import METADATA

@@ -15,11 +15,26 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._validation import check_choice
 from dhsic.engine.graph import pickled, unpacked
-from dhsic.engine.passes import Source, ValueKind, chunk_starts, kinds_of, labels_of
+from dhsic.engine.passes import (
+    Gaps,
+    RowWeights,
+    Source,
+    ValueKind,
+    check_exact,
+    chunk_starts,
+    kinds_of,
+    labels_of,
+    of_blocks,
+    read_whole,
+)
+from dhsic.engine.runtime import GraphPlace, graph_place, graphs_at
 from dhsic.engine.session import Inventory
-from dhsic.errors import DataError
+from dhsic.engine.units import format_bytes
+from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.stored import (
+    Marks,
     broken_chunk,
     decoding_bytes,
     inventory_of,
