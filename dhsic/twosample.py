@@ -45,7 +45,7 @@ from dhsic.io.missing import GapTreatment, Missing
 from dhsic.io.open import names_of, open_labelled_data, open_sample_data
 from dhsic.io.variables import Labels, Variable, codes_of_rows, pooled_samples, rows_of_samples
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
-from dhsic.kernels.dot import Codes
+from dhsic.kernels.base import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
 from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
 from dhsic.statistics.jackknife import Parts

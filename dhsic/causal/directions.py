@@ -44,7 +44,7 @@ from dhsic.regression.residuals import (
 )
 from dhsic.regression.ridge import Folds, SecondMomentsPass
 from dhsic.results import AS_ASKED, BarResult, Result, RunFields
-from dhsic.sensitivity.maps import column_sensitivities, map_passes
+from dhsic.sensitivity import column_sensitivities, map_passes
 from dhsic.statistics.neighbours import Neighbours
 
 if TYPE_CHECKING:

@@ -37,11 +37,11 @@ from dhsic.estimators.registry import ESTIMATORS, nulls_of
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.kernels import Candidates, Grid
-from dhsic.kernels.text import FORMS
+from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Control
 from dhsic.pairwise import PAIR_COLUMNS
 from dhsic.results import decision
-from dhsic.sensitivity.maps import map_columns
+from dhsic.sensitivity import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 
 _OTHER_TESTS: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -24,7 +24,7 @@ from dhsic.estimators.features import CKA, COCO, NOCCO, RFFHSIC, NystromHSIC, Su
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.text import FORMS, parse
+from dhsic.kernels.wrap import FORMS, parse
 from dhsic.nulls import (
     Chain,
     ChiSquare,

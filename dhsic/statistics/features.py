@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.features import FeatureMap, KernelFeatures
 from dhsic.kernels import Ranked
-from dhsic.kernels.shared import Power, powers_among
+from dhsic.kernels.grid import Power, powers_among
 from dhsic.kernels.wrap import Found, rows_beside
 from dhsic.linalg import consecutive, solve_lower, squared_norms
 

@@ -33,7 +33,7 @@ from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.shared import SharedTiles
+from dhsic.kernels.grid import SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import Permutation, Resampling
 from dhsic.statistics.exchangeable import MovedGroups
