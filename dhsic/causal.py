@@ -64,7 +64,7 @@ from dhsic.features import ColumnFeatures
 from dhsic.io.urls import Folder
 from dhsic.io.variables import Missing, Variable, derived, held_in_memory, join_rows, joined_source
 from dhsic.kernels import Combinations, Gaussian, Grid, Kernel, KernelName, OnColumns
-from dhsic.kernels.dot import Linear
+from dhsic.kernels.base import Linear
 from dhsic.nulls import Gamma, Permutation, Resampling, Spectral, pvalue, pvalues
 from dhsic.regression import (
     FEWEST_ROWS,
@@ -84,7 +84,7 @@ from dhsic.regression import (
 )
 from dhsic.report import Findings
 from dhsic.results import AS_ASKED, BarResult, IndependenceTestResult, Result, RunFields
-from dhsic.sensitivity.maps import column_sensitivities, map_passes
+from dhsic.sensitivity import column_sensitivities, map_passes
 from dhsic.statistics.neighbours import Neighbours
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, f
 from dhsic.estimators.choose import find_null
 from dhsic.io.variables import Missing
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.shared import SharedTiles
+from dhsic.kernels.grid import SharedTiles
 from dhsic.nulls import Permutation, Resampling, Shifts, monte_carlo_error, pvalues
 from dhsic.results import IndependenceTestResult, pvalue_text
 from dhsic.statistics.gram import BATCH, Matrix, PermutedGrams

@@ -55,7 +55,7 @@ from dhsic.results import (
     is_least,
     kernel_text,
 )
-from dhsic.sensitivity.maps import column_sensitivities, map_passes
+from dhsic.sensitivity import column_sensitivities, map_passes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -51,7 +51,7 @@ from dhsic.io.variables import (
     rows_of_samples,
 )
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
-from dhsic.kernels.dot import Codes
+from dhsic.kernels.base import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
 from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.orbit import RowSets, coded, moves_of, read_labels

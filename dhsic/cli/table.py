@@ -64,11 +64,11 @@ from dhsic.io.tables import columns_by_variable, convert_table
 from dhsic.io.urls import Folder
 from dhsic.io.zarr_output import WrittenGroup
 from dhsic.kernels import Candidates, Grid
-from dhsic.kernels.text import FORMS
+from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Control
 from dhsic.pairwise import PAIR_COLUMNS
 from dhsic.results import IndependenceTestResult, decision, pvalue_text
-from dhsic.sensitivity.maps import map_columns
+from dhsic.sensitivity import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 
 _OTHER_TESTS: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -39,7 +39,7 @@ from dhsic.estimators.exact import (
 from dhsic.estimators.features import CKA, COCO, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.pointwise import NFSIC, NystromMHSIC
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.text import FORMS, parse
+from dhsic.kernels.wrap import FORMS, parse
 from dhsic.landmarks import landmark_count
 from dhsic.nulls import (
     Chain,

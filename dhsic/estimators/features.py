@@ -74,7 +74,7 @@ from dhsic.kernels import (
     OnColumns,
     Ranked,
 )
-from dhsic.kernels.dot import Codes
+from dhsic.kernels.base import Codes
 from dhsic.kernels.wrap import of_present
 from dhsic.landmarks import (
     check_landmark_options,

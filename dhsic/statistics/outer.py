@@ -40,7 +40,7 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel, Ranked
-from dhsic.kernels.shared import Power, powers_among
+from dhsic.kernels.grid import Power, powers_among
 from dhsic.kernels.wrap import Found, rows_beside
 from dhsic.linalg import (
     consecutive,

@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.passes import Footprint, GroupBlock
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
-from dhsic.kernels.shared import SharedTiles
+from dhsic.kernels.grid import SharedTiles
 from dhsic.linalg import consecutive, spectrum, squared_norms
 from dhsic.nulls import (
     ChiSquareMixture,

@@ -25,7 +25,7 @@ from dhsic.cli.options import METHODS
 from dhsic.cli.table import COMMANDS
 from dhsic.cluster import TLS, ClusterSpec, SchedulerAt
 from dhsic.errors import DataError
-from dhsic.kernels.text import FORMS
+from dhsic.kernels.wrap import FORMS
 
 XY = "--variable x --variable y"
 TEST = f"test data.zarr {XY}"

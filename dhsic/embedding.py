@@ -1,4 +1,4 @@
-"""Mean embeddings at landmarks: what they are, how they are computed, and their files."""
+"""Mean embeddings of samples at landmarks, how they are computed, and their files."""
 
 from __future__ import annotations
 
