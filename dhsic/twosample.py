@@ -12,12 +12,15 @@ from typing import Any, ClassVar, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import RunArguments, RunOptions, choose_method, takes_run
-from dhsic._fields import tested_fields
-from dhsic._plugins import load_plugins
-from dhsic._rows import RowLabels
-from dhsic._spec import name_methods
-from dhsic._validation import check_choice, shown
+from dhsic._arguments import (
+    RowLabels,
+    RunArguments,
+    RunOptions,
+    choose_method,
+    takes_run,
+    tested_fields,
+)
+from dhsic._validation import check_choice, load_plugins, name_methods, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
 from dhsic.engine.reduction import Moves
@@ -49,14 +52,6 @@ from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
 from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
 from dhsic.statistics.jackknife import Parts
-
-__all__ = [
-    "MMD_ESTIMATORS",
-    "SampleSummary",
-    "TwoSampleTestResult",
-    "plan_two_sample",
-    "two_sample_test",
-]
 
 
 @dataclass(frozen=True)

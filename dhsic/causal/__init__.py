@@ -5,7 +5,7 @@
 import types as _types
 import typing as _typing
 
-from dhsic import _removed
+from dhsic._validation import no_attribute as _no_attribute
 from dhsic.causal.directions import AccuracyCurve as AccuracyCurve
 from dhsic.causal.directions import CausalDirection as CausalDirection
 from dhsic.causal.directions import CausalDirections as CausalDirections
@@ -34,4 +34,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _typing.Any:
-    raise _removed.no_attribute(__name__, name)
+    raise _no_attribute(__name__, name)

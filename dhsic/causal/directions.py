@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._arguments import RunOptions, check_seeded, choose_measure, choose_method, read_kernel
-from dhsic._fields import run_fields, tested_fields
+from dhsic._arguments import (
+    RunOptions,
+    check_seeded,
+    choose_measure,
+    choose_method,
+    read_kernel,
+    run_fields,
+    tested_fields,
+)
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer, named_arguments, shown

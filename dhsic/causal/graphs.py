@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Unpa
 from dhsic import plots
 from dhsic._arguments import (
     Kernels,
+    Order,
+    RowLabels,
     RunArguments,
     RunOptions,
     choose_method,
     read_given,
     read_single_kernels,
+    run_fields,
     takes_run,
+    tested_fields,
 )
-from dhsic._fields import run_fields, tested_fields
-from dhsic._rows import Order, RowLabels
-from dhsic._text import printable
 from dhsic._validation import check_choice, check_level, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
-from dhsic.errors import InvalidArgumentError, needing
+from dhsic.errors import InvalidArgumentError, needing, printable
 from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
 from dhsic.estimators.choose import choose_among, plan_once, planned
 from dhsic.estimators.registry import find_null

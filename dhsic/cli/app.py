@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 import click
 
-from dhsic._removed import removed, removed_option
-from dhsic._text import NO_STREAM, brief_message, printable
+from dhsic._files import NO_STREAM
+from dhsic._validation import removed, removed_option
 from dhsic.cli.interrupts import interruptible
-from dhsic.errors import DhsicError
+from dhsic.errors import DhsicError, brief_message, printable
 from dhsic.io.urls import redacted
 
 INTERNAL, USAGE, INTERRUPTED = 1, 2, 130

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dhsic._text import is_terminal
+from dhsic._files import is_terminal
 from dhsic.cli.interrupts import at_the_end
 from dhsic.cli.output import print_columns
 from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint

@@ -8,9 +8,9 @@ from typing import Any, Final
 import click
 
 from dhsic._progress import progress_bar
-from dhsic._text import printable
 from dhsic.cli.output import print_columns
 from dhsic.cli.signature import Command, options_of, summary
+from dhsic.errors import printable
 from dhsic.io.million_song import convert_million_song
 from dhsic.io.synthetic import generate
 from dhsic.io.tables import columns_by_variable, convert_table

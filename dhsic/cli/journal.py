@@ -16,9 +16,8 @@ from uuid import uuid4
 
 import click
 
-from dhsic._files import parse_json
+from dhsic._files import disk_errors, parse_json
 from dhsic._version import __version__
-from dhsic._whole import disk_errors
 from dhsic.cli.app import INTERNAL, INTERRUPTED, USAGE, in_shell
 from dhsic.cli.interrupts import at_the_end
 from dhsic.engine.events import BlockFinished, Event, PassFinished, PassStarted, Position, as_json

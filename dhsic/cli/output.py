@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from dhsic._text import is_terminal, printable
+from dhsic._files import is_terminal
+from dhsic.errors import printable
 
 _GAP = "  "
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from dhsic._spec import fields_of_method, method_of_name
-from dhsic._text import printable
-from dhsic._validation import nearest
+from dhsic._validation import fields_of_method, method_of_name, nearest
 from dhsic.cli.resources import client_at, read_resources
 from dhsic.cli.signature import DATA, LABELS, Options
 from dhsic.cluster import ClusterSpec
 from dhsic.engine.plan import Plan
+from dhsic.errors import printable
 from dhsic.io.open import open_group, open_group_labels, open_group_samples
 from dhsic.io.tables import is_table, text_of_columns
 from dhsic.io.variables import Variable

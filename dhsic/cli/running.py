@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import click
 
+from dhsic._files import disk_errors, write_whole
 from dhsic._progress import progress_bar
-from dhsic._whole import disk_errors, write_whole
 from dhsic.cli.checkpoints import interrupts_keep
 from dhsic.cli.journal import STDERR, Journal, open_journal
 from dhsic.cli.output import print_columns, print_summary

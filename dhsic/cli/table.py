@@ -12,9 +12,7 @@ from typing import Any, Final, get_args, get_type_hints
 import click
 import numpy as np
 
-from dhsic._plugins import load_plugins
-from dhsic._spec import fields_of_method, known_methods
-from dhsic._validation import nearest
+from dhsic._validation import fields_of_method, known_methods, load_plugins, nearest
 from dhsic.causal import CausalDirections
 from dhsic.cli.output import aligned, print_columns, print_summary
 from dhsic.cli.request import Request, arguments_of

@@ -11,8 +11,8 @@ from socket import gethostname
 from typing import Any
 from urllib.parse import urlsplit
 
+from dhsic._files import written_whole
 from dhsic._version import __version__
-from dhsic._whole import written_whole
 from dhsic.errors import InvalidArgumentError, needing
 
 

@@ -12,9 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
-from dhsic._plugins import load_plugins
-from dhsic._spec import name_methods
-from dhsic._validation import check_choice, check_integer, nearest, shown
+from dhsic._validation import (
+    check_choice,
+    check_integer,
+    load_plugins,
+    name_methods,
+    nearest,
+    shown,
+)
 from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError

@@ -10,9 +10,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
-from dhsic._json import CODECS, plain_value
-from dhsic._plugins import load_plugins
-from dhsic._spec import read_fields
+from dhsic._validation import load_plugins, read_fields
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product, Sum
 from dhsic.kernels.dot import AndersonDarling, Delta, Linear, Polynomial
@@ -25,6 +23,7 @@ from dhsic.kernels.radial import (
     RationalQuadratic,
 )
 from dhsic.kernels.wrap import Columns, OnColumns, Ranked, Scale
+from dhsic.results import CODECS, plain_value
 
 Form: TypeAlias = tuple[Callable[..., Kernel], tuple[str, ...]]
 

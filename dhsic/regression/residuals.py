@@ -12,11 +12,16 @@ from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_che
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import RunOptions
+from dhsic._arguments import ALL_ROWS, RowLabels, RunOptions
 from dhsic._random import generator
-from dhsic._rows import ALL_ROWS, RowLabels
-from dhsic._spec import method_of_name, name_methods
-from dhsic._validation import check_choice, check_integer, named_arguments, shown
+from dhsic._validation import (
+    check_choice,
+    check_integer,
+    method_of_name,
+    name_methods,
+    named_arguments,
+    shown,
+)
 from dhsic.engine.blocks import Source, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import RowBlock
