@@ -790,7 +790,9 @@ class LagScan(RunFields):
         """
         values, level = self.null_distribution, check_level(alpha)
         critical = plots.critical_value(values, level, resampled=True)
-        return self.spread * (np.nan if critical is None else critical)
+        exceeded = self.spread * (np.nan if critical is None else critical)
+        # Shifts that meet a lag again reach its CKA but for rounding.
+        return np.where(self.adjusted > level, np.maximum(exceeded, self.cka), exceeded)
 
     @property
     def least_adjusted(self) -> float:

@@ -51,14 +51,45 @@ Readers raise TypeError, ValueError or KeyError of anything else.
 """
 
 
+_STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
+_SHOWN = 20
+_REPR = 390  # characters
+_CELL = 64
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class JsonValue:
-    """A dataclass whose fields JSON can hold; its arrays are read-only copies."""
+class Result:
+    """A frozen result: labelled lines for people, records for tables, JSON for files.
+
+    A class says what it holds in `summary` and `records`, and where need be in `findings`; all
+    forms of it follow from these. Its arrays are read-only copies.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
+    >>> found = dhsic.independence_test(x, y, kernels="gaussian", rng=0)
+    >>> found
+    <IndependenceTestResult: p = 0.538, independence not rejected at 0.05, v-hsic, n = 100>
+    >>> type(found).from_json(found.to_json()) == found
+    True
+    >>> list(found.to_frame())[:6]
+    ['term', 'statistic', 'p_value', 'estimate', 'conf_low', 'conf_high']
+    """
+
+    _tabular: ClassVar[bool] = False
+    _shown: ClassVar[Sequence[str]] = ()  # columns of the text; all but the method where empty
+    _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
 
     def __post_init__(self) -> None:
         cls: Any = type(self)
         for name, dtype in _arrays_of(cls).items():
-            if (values := getattr(self, name)) is not None and not _is_final(values, dtype):
+            values = getattr(self, name)
+            # One that owns its numbers and is read-only needs no copy.
+            final = isinstance(values, np.ndarray) and not values.flags.writeable
+            final = final and values.flags.owndata and np.issubdtype(values.dtype, dtype)
+            if values is not None and not final:
                 # A copy, which nobody else can change.
                 values = np.array(values, _exact(dtype))
                 values.flags.writeable = False
@@ -113,41 +144,6 @@ class JsonValue:
         kept = {name: getattr(self, name) for name in _written_fields(cls)}
         plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in kept.items()}
         return partial(cls, **plain), ()
-
-
-_STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
-
-_SHOWN = 20
-
-_REPR = 390  # characters
-
-_CELL = 64
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Result(JsonValue):
-    """A frozen result: labelled lines for people, records for tables, JSON for files.
-
-    A class says what it holds in `summary` and `records`, and where need be in `findings`; all
-    forms of it follow from these.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dhsic
-    >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
-    >>> found = dhsic.independence_test(x, y, kernels="gaussian", rng=0)
-    >>> found
-    <IndependenceTestResult: p = 0.538, independence not rejected at 0.05, v-hsic, n = 100>
-    >>> type(found).from_json(found.to_json()) == found
-    True
-    >>> list(found.to_frame())[:6]
-    ['term', 'statistic', 'p_value', 'estimate', 'conf_low', 'conf_high']
-    """
-
-    _tabular: ClassVar[bool] = False
-    _shown: ClassVar[Sequence[str]] = ()  # columns of the text; all but the method where empty
-    _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -276,8 +272,12 @@ class Result(JsonValue):
         return len(self.records())
 
     def _brief(self) -> list[str]:
-        """Short facts for `repr`."""
-        return [f"{label} {_shortened(text)}" for label, text in self.summary()[:4]]
+        """Short facts for `repr`, without what stands in brackets where they are long."""
+        facts = []
+        for label, text in self.summary()[:4]:
+            short = text if len(text) <= _CELL else text.partition(" (")[0]
+            facts.append(f"{label} {short if len(short) <= _CELL else f'{short[: _CELL - 1]}…'}")
+        return facts
 
     def __repr__(self) -> str:
         # A line in a list or a debugger: the first facts, as many as fit.
@@ -304,14 +304,6 @@ class Result(JsonValue):
         )
         more = self._n_records - _SHOWN if self._tabular else 0
         return facts, table, [f"... and {more:,} more"] if more > 0 else []
-
-
-def _shortened(text: str) -> str:
-    """Text without what stands in brackets, where it is long."""
-    if len(text) > _CELL:
-        # Reasons stand in brackets; the short form goes without them.
-        text = text.partition(" (")[0]
-    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
 def _aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -1457,13 +1449,6 @@ def _kernel_counts_text(mean: re.Match[str]) -> str:
 _SPELT = {"Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _is_final(values: Any, dtype: Any) -> bool:
-    """Whether an array has such numbers, owns them and is read-only, so that it needs no copy."""
-    if not isinstance(values, np.ndarray) or values.flags.writeable or not values.flags.owndata:
-        return False
-    return np.issubdtype(values.dtype, dtype)
-
-
 def _exact(dtype: Any) -> Any:
     """The numbers of new arrays: of floats of any precision, float64."""
     return np.float64 if dtype is np.floating else dtype
@@ -1514,14 +1499,14 @@ def plain_value(x: Any) -> Any:
     if (codec := _codec_of(type(x))) is not None:
         return codec[0](x)
     if is_dataclass(x):
-        return x.to_dict() if isinstance(x, JsonValue) else _plain_fields(x)
+        return x.to_dict() if isinstance(x, Result) else _plain_fields(x)
     msg = f"{type(x).__name__} cannot be written as JSON"
     raise TypeError(msg)
 
 
 def _read_fields(cls: Any, data: Any) -> Any:
     kinds = _written_fields(cls)
-    if issubclass(cls, JsonValue):
+    if issubclass(cls, Result):
         data = {**data}
         # A file of another class may have the same fields.
         if data.pop("result") != cls.__name__:
@@ -1535,7 +1520,7 @@ def _read_fields(cls: Any, data: Any) -> Any:
 
 def _read_value(kind: Any, data: Any, name: str) -> Any:
     """A value of a type from plain values."""
-    origin, parts = get_origin(kind), get_args(kind)
+    origin, parts, dtype = get_origin(kind), get_args(kind), _dtype_of(kind)
     # By the type of the field: JSON alone does not tell a tuple from a list, or an array from
     # either.
     if origin in (Union, UnionType):
@@ -1546,19 +1531,37 @@ def _read_value(kind: Any, data: Any, name: str) -> Any:
             with suppress(TypeError, ValueError, KeyError):
                 return _read_value(part, data, name)
         return _read_value(last, data, name)
-    if origin is tuple:
-        return _read_tuple(parts, data, name)
-    if (dtype := _dtype_of(kind)) is not None:
-        return _read_array(dtype, data, name)
-    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(data, dict):
-        return {key: _read_value(parts[1], value, name) for key, value in data.items()}
     if (codec := _codec_of(kind)) is not None:
         return codec[1](data)
     if is_dataclass(kind):
         return _read_fields(kind, data)
-    if isinstance(kind, type) and issubclass(kind, tuple):
-        return kind(*_read_tuple(tuple(get_type_hints(kind).values()), data, name))
-    return _read_scalar(kind, data, name)
+    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(data, dict):
+        return {key: _read_value(parts[1], value, name) for key, value in data.items()}
+    wanted, named = (
+        getattr(kind, "__name__", kind),
+        isinstance(kind, type) and issubclass(kind, tuple),
+    )
+    if origin is tuple or named:
+        wanted = "a list"
+        if isinstance(data, list):
+            kinds = tuple(get_type_hints(kind).values()) if named else parts
+            # `tuple[X, ...]` has one type for all of its items.
+            each = [kinds[0]] * len(data) if kinds[-1] is Ellipsis else kinds
+            items = [_read_value(one, x, name) for one, x in zip(each, data, strict=True)]
+            return kind(*items) if named else tuple(items)
+    elif dtype is not None:
+        wanted = "a list of numbers"
+        values = np.array(_spelt_out(data) if isinstance(data, list) else None)
+        # No text becomes a number in silence.
+        if not values.size or np.can_cast(values.dtype, _exact(dtype), "same_kind"):
+            return values.astype(_exact(dtype))
+    # JSON has one kind of number: other writers leave the fraction of 1.0 out.
+    elif kind is float and (type(data) is int or (isinstance(data, str) and data in _SPELT)):
+        return _spelt_out(data)
+    elif kind is Any or (data in parts if origin is Literal else type(data) is kind):
+        return data
+    msg = f"{name} must be {wanted}, got {str(data)[:40]!r}"
+    raise TypeError(msg)
 
 
 def _dtype_of(kind: Any) -> Any:
@@ -1570,36 +1573,6 @@ def _dtype_of(kind: Any) -> Any:
     elif get_origin(kind) is not get_origin(NDArray[Any]):
         return None
     return get_origin(parts[0]) or parts[0]  # floating of floating[Any]
-
-
-def _read_scalar(kind: Any, data: Any, name: str) -> Any:
-    # JSON has one kind of number: other writers leave the fraction of 1.0 out.
-    if kind is float and (type(data) is int or (isinstance(data, str) and data in _SPELT)):
-        return _spelt_out(data)
-    fits = data in get_args(kind) if get_origin(kind) is Literal else type(data) is kind
-    if kind is not Any and not fits:
-        msg = f"{name} must be {getattr(kind, '__name__', kind)}, got {str(data)[:40]!r}"
-        raise TypeError(msg)
-    return data
-
-
-def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]:
-    if not isinstance(data, list):
-        msg = f"{name} must be a list, got {str(data)[:40]!r}"
-        raise TypeError(msg)
-    # `tuple[X, ...]` has one type for all of its items.
-    each = [kinds[0]] * len(data) if kinds[-1] is Ellipsis else kinds
-    return tuple(_read_value(kind, item, name) for kind, item in zip(each, data, strict=True))
-
-
-def _read_array(dtype: Any, data: Any, name: str) -> Any:
-    listed = isinstance(data, list)
-    values, dtype = np.array(_spelt_out(data) if listed else None), _exact(dtype)
-    # No text becomes a number in silence.
-    if values.size and not np.can_cast(values.dtype, dtype, "same_kind"):
-        msg = f"{name} must be a list of numbers, got {str(data)[:40]!r}"
-        raise TypeError(msg)
-    return values.astype(dtype)
 
 
 def _spelt_out(data: Any) -> Any:
