@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from dhsic import plots
 from dhsic._arguments import (
     Kernels,
+    Order,
+    RowLabels,
     RunArguments,
     RunOptions,
     check_seeded,
@@ -31,22 +33,27 @@ from dhsic._arguments import (
     read_given,
     read_kernel,
     read_single_kernels,
+    run_fields,
     takes_run,
+    tested_fields,
 )
-from dhsic._fields import run_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
-from dhsic._removed import no_attribute
-from dhsic._rows import Order, RowLabels
-from dhsic._text import printable
-from dhsic._validation import check_choice, check_integer, check_level, named_arguments, shown
+from dhsic._validation import (
+    check_choice,
+    check_integer,
+    check_level,
+    named_arguments,
+    no_attribute,
+    shown,
+)
 from dhsic.engine.events import StepStarted
 from dhsic.engine.passes import Source
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError, needing
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError, needing, printable
 from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
 from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import (

@@ -46,9 +46,10 @@ from dhsic._arguments import (
     choose_method,
     read_given,
     read_single_kernels,
+    result_fields,
     takes_run,
+    tested_fields,
 )
-from dhsic._fields import result_fields, tested_fields
 from dhsic._random import generator
 from dhsic._validation import check_choice
 from dhsic.engine.passes import ValueKind, kinds_of

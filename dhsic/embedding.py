@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import RunArguments, RunOptions, check_kernel, read_kernel, takes_run
-from dhsic._files import check_regular, parse_json
+from dhsic._files import check_regular, parse_json, written_whole
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import generator
 from dhsic._validation import (
@@ -26,7 +26,6 @@ from dhsic._validation import (
     named_arguments,
     shown,
 )
-from dhsic._whole import written_whole
 from dhsic.engine.passes import Footprint, Pass, RowBlock, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.runtime import graphs_on

@@ -23,9 +23,8 @@ from dhsic.estimators.choose import NULLS, Counted
 from dhsic.io.stored import is_of, is_sparse
 from dhsic.io.tables import unknown_column
 from dhsic.nulls import Control, Shifts, TimeOrder
-from dhsic.ranking import ColumnRanking, rank_features
+from dhsic.ranking import ColumnRanking, rank_features, select_features
 from dhsic.results import IndependenceTestResult
-from dhsic.selection import select_features
 
 __all__ = [
     "DependenceSelector",

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Unpack, ca
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
-from dhsic._fields import result_fields
+from dhsic._arguments import (
+    Kernels,
+    RunArguments,
+    RunOptions,
+    choose_measure,
+    result_fields,
+    takes_run,
+)
 from dhsic._validation import check_choice, check_integer, nearest, shown
 from dhsic.engine.graph import LazyRows
 from dhsic.engine.passes import Footprint, Pass, RowBlock, kinds_of

@@ -12,12 +12,15 @@ from typing import Any, ClassVar, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import RunArguments, RunOptions, choose_method, takes_run
-from dhsic._fields import tested_fields
-from dhsic._plugins import load_plugins
-from dhsic._rows import RowLabels
-from dhsic._spec import name_methods
-from dhsic._validation import check_choice, shown
+from dhsic._arguments import (
+    RowLabels,
+    RunArguments,
+    RunOptions,
+    choose_method,
+    takes_run,
+    tested_fields,
+)
+from dhsic._validation import check_choice, load_plugins, name_methods, shown
 from dhsic.engine.passes import Moves, Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
 from dhsic.engine.runtime import graphs_on
@@ -55,14 +58,6 @@ from dhsic.kernels.base import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
 from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.orbit import RowSets, coded, moves_of, read_labels
-
-__all__ = [
-    "MMD_ESTIMATORS",
-    "SampleSummary",
-    "TwoSampleTestResult",
-    "plan_two_sample",
-    "two_sample_test",
-]
 
 
 @dataclass(frozen=True)

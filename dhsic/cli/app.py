@@ -13,14 +13,14 @@ from typing import Any, NoReturn
 
 import click
 
-from dhsic._removed import removed, removed_option
-from dhsic._text import NO_STREAM, brief_message, printable
+from dhsic._files import NO_STREAM
+from dhsic._validation import removed, removed_option
 from dhsic._version import __version__
 from dhsic.cli.options import in_shell
 from dhsic.cli.running import INTERNAL, INTERRUPTED, USAGE, interruptible
 from dhsic.cli.submit import cancel, result, runs, status, submit
 from dhsic.cli.table import COMMANDS, checkpoints, convert, demo, generate_command, methods
-from dhsic.errors import DhsicError
+from dhsic.errors import DhsicError, brief_message, printable
 from dhsic.io.urls import redacted
 
 

@@ -15,9 +15,16 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import click
 from click.shell_completion import CompletionItem
 
-from dhsic._plugins import load_plugins
-from dhsic._spec import fields_of_method, known_methods, method_of_name, read_method
-from dhsic._validation import check_level, nearest, parse_seconds
+from dhsic._validation import (
+    check_level,
+    fields_of_method,
+    known_methods,
+    load_plugins,
+    method_of_name,
+    nearest,
+    parse_seconds,
+    read_method,
+)
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.choose import ESTIMATORS, NULLS

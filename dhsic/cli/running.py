@@ -29,13 +29,10 @@ from uuid import uuid4
 import click
 from click.core import ParameterSource
 
-from dhsic._files import parse_json
+from dhsic._files import disk_errors, is_terminal, parse_json, write_whole
 from dhsic._progress import progress_bar
-from dhsic._spec import fields_of_method, method_of_name
-from dhsic._text import is_terminal, printable
-from dhsic._validation import nearest
+from dhsic._validation import fields_of_method, method_of_name, nearest
 from dhsic._version import __version__
-from dhsic._whole import disk_errors, write_whole
 from dhsic.cli.options import DATA, LABELS, STDERR, Options, function_of, in_shell
 from dhsic.cluster import TLS, ClusterSpec, SchedulerAt, connect
 from dhsic.cluster.connection import dashboard_link, performance_report, worker_count
@@ -50,7 +47,7 @@ from dhsic.engine.events import (
 )
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
-from dhsic.errors import DhsicError, needing
+from dhsic.errors import DhsicError, needing, printable
 from dhsic.io.open import open_group, open_group_labels, open_group_samples
 from dhsic.io.tables import is_table, text_of_columns
 from dhsic.io.urls import Folder, is_url, redacted

@@ -18,11 +18,9 @@ import numpy as np
 from click import IntRange
 
 import dhsic
-from dhsic._plugins import load_plugins
+from dhsic._files import is_terminal
 from dhsic._progress import Bar, progress_bar
-from dhsic._spec import fields_of_method, known_methods
-from dhsic._text import is_terminal, printable
-from dhsic._validation import nearest
+from dhsic._validation import fields_of_method, known_methods, load_plugins, nearest
 from dhsic.causal import CausalDirections
 from dhsic.cli.options import (
     LEVEL,
@@ -53,7 +51,7 @@ from dhsic.cli.running import (
 from dhsic.cluster import local_cluster, processors
 from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint
 from dhsic.engine.units import format_bytes
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError, printable
 from dhsic.estimators.choose import ESTIMATORS, nulls_of
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs

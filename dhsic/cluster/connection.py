@@ -17,8 +17,8 @@ from socket import gethostname
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from dhsic._files import written_whole
 from dhsic._version import __version__
-from dhsic._whole import written_whole
 from dhsic.cluster.spec import (
     HERE,
     LOCAL_SETTINGS,

@@ -17,9 +17,14 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
-from dhsic._plugins import load_plugins
-from dhsic._spec import name_methods
-from dhsic._validation import check_choice, check_integer, nearest, shown
+from dhsic._validation import (
+    check_choice,
+    check_integer,
+    load_plugins,
+    name_methods,
+    nearest,
+    shown,
+)
 from dhsic.engine.passes import Moves, Source
 from dhsic.engine.plan import Plan, Times
 from dhsic.engine.session import Session

@@ -19,7 +19,7 @@ import zarr
 
 import dhsic
 from dhsic import causal
-from dhsic._spec import known_methods
+from dhsic._validation import known_methods
 from dhsic.cli import main
 from dhsic.cli.options import METHODS
 from dhsic.cli.table import COMMANDS
