@@ -21,6 +21,7 @@ from zarr.codecs import Crc32cCodec
 
 from dhsic import plots
 from dhsic._arguments import Precision
+from dhsic._files import write_whole
 from dhsic._validation import (
     check_choice,
     check_flag,
@@ -28,7 +29,6 @@ from dhsic._validation import (
     check_path,
     check_progress,
 )
-from dhsic._whole import write_whole
 from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
 from dhsic.engine.runtime import Runtime, forget_peak, peak_bytes

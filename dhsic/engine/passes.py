@@ -649,7 +649,7 @@ def block_bounds(n: int, row_bytes: int, chunk_rows: int, row_multiple: int) -> 
 def group_bounds(
     n: int, count: int, row_bytes: int, chunk_rows: int, state: int, grain: Grain
 ) -> list[int]:
-    """Bounds of runs of groups of rows, see `dhsic.statistics.exchangeable.Groups`.
+    """Bounds of runs of groups of rows, see `dhsic.statistics.orbit.Groups`.
 
     A run takes a range of rows from each of some segments of the data: it is long enough for these
     to be half a stored chunk, where enough runs are left, and for its work to outweigh that of

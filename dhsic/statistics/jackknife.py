@@ -25,8 +25,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Combinations, Kernel
 from dhsic.results import Interval, MinimumEffect
-from dhsic.statistics.gram_sums import GramSums
-from dhsic.statistics.tiles import Matrix
+from dhsic.statistics.gram import GramSums, Matrix
 
 Vector = NDArray[np.float64]
 
