@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_flag, named_arguments, nearest, shown
-from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of
+from dhsic.engine.passes import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.tables import (

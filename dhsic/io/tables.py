@@ -38,7 +38,7 @@ from dhsic._validation import (
     nearest,
     shown,
 )
-from dhsic.engine.blocks import INEXACT, LARGEST_EXACT, check_exact, kinds_of
+from dhsic.engine.passes import INEXACT, LARGEST_EXACT, check_exact, kinds_of
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.urls import METADATA
 from dhsic.io.variables import Missing, Variable, check_missing, is_of

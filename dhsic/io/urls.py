@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dhsic._files import check_regular
+from dhsic._files import check_regular, put_new, put_whole
 from dhsic._validation import nearest, shown
-from dhsic._whole import put_new, put_whole
 from dhsic.engine.checkpoint import FolderEntry
 from dhsic.errors import (
     DataError,

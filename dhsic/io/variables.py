@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from dhsic._files import check_regular
 from dhsic._validation import check_choice, shown
-from dhsic.engine.blocks import (
+from dhsic.engine.graph import pickled, unpacked
+from dhsic.engine.passes import (
     Gaps,
     RowWeights,
     Source,
@@ -40,9 +41,8 @@ from dhsic.engine.blocks import (
     of_blocks,
     read_whole,
 )
-from dhsic.engine.inventory import Inventory, Stamp
-from dhsic.engine.reduction import pickled, unpacked
 from dhsic.engine.runtime import GraphPlace, graph_place, graphs_at
+from dhsic.engine.session import Inventory, Stamp
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.urls import METADATA, StorageError, failure_of, is_url, storage_error
@@ -814,31 +814,6 @@ def _packing(found: Mapping[str, list[float]]) -> tuple[float, float]:
     return found.get("scale_factor", [1])[0], found.get("add_offset", [0])[0]
 
 
-# --- objects of libraries that need not be installed
-
-
-def is_of(x: Any, module: str, *classes: str) -> bool:
-    """Whether x is of a class of a library that need not be installed."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(x, tuple(getattr(loaded, cls, ()) for cls in classes))
-
-
-def is_zarr(x: Any) -> bool:
-    """Whether x is an array of zarr, which is slow to import."""
-    return is_of(x, "zarr", "Array")
-
-
-def is_sparse(x: Any) -> bool:
-    """Whether x is a sparse matrix of SciPy."""
-    return is_of(x, "scipy.sparse", "sparray", "spmatrix")
-
-
-def holds_columns(x: Any) -> bool:
-    """Whether x has columns by their names; a sparse matrix of SciPy may be a dictionary too."""
-    named = isinstance(x, Mapping) and not is_sparse(x)
-    return named or is_of(x, "xarray", "Dataset")
-
-
 # --- rows that are made of others
 
 
@@ -1463,3 +1438,28 @@ def _counts(block: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp], N
 def _incomplete(block: NDArray[Any]) -> NDArray[np.bool_]:
     gaps: NDArray[np.bool_] = np.isnan(block).any(axis=1)
     return gaps
+
+
+# --- objects of libraries that need not be installed
+
+
+def is_of(x: Any, module: str, *classes: str) -> bool:
+    """Whether x is of a class of a library that need not be installed."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(x, tuple(getattr(loaded, cls, ()) for cls in classes))
+
+
+def is_zarr(x: Any) -> bool:
+    """Whether x is an array of zarr, which is slow to import."""
+    return is_of(x, "zarr", "Array")
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether x is a sparse matrix of SciPy."""
+    return is_of(x, "scipy.sparse", "sparray", "spmatrix")
+
+
+def holds_columns(x: Any) -> bool:
+    """Whether x has columns by their names; a sparse matrix of SciPy may be a dictionary too."""
+    named = isinstance(x, Mapping) and not is_sparse(x)
+    return named or is_of(x, "xarray", "Dataset")

@@ -1,4 +1,4 @@
-"""Mean embeddings at landmarks: what they are, how they are computed, and their files."""
+"""Mean embeddings of samples at landmarks, how they are computed, and their files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import RunArguments, RunOptions, check_kernel, read_kernel, takes_run
-from dhsic._files import check_regular, parse_json
+from dhsic._files import check_regular, parse_json, written_whole
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import generator
 from dhsic._validation import (
@@ -26,10 +26,8 @@ from dhsic._validation import (
     named_arguments,
     shown,
 )
-from dhsic._whole import written_whole
-from dhsic.engine.blocks import kinds_of
+from dhsic.engine.passes import Footprint, Pass, RowBlock, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
@@ -53,7 +51,7 @@ from dhsic.landmarks import (
 )
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
 from dhsic.results import BarResult, PassSummary, kernel_text
-from dhsic.statistics.tiles import ROW_TILE, Tiling, column_sums
+from dhsic.statistics.gram import ROW_TILE, Tiling, column_sums
 
 Vector = NDArray[np.float64]
 
