@@ -34,9 +34,8 @@ from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations, plan_of
 from dhsic.estimators.choose import first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
-from dhsic.io.stored import check_metadata, inventory_of
 from dhsic.io.urls import is_url, redacted
-from dhsic.io.variables import Variable
+from dhsic.io.variables import Variable, check_metadata, inventory_of
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
     Pool,
