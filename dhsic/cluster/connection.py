@@ -26,8 +26,8 @@ from dhsic.cluster.spec import (
     Adaptive,
     ClusterSpec,
     SchedulerAt,
+    memory_share,
     process_limit,
-    process_share,
     processors,
     refuse,
 )
@@ -157,13 +157,6 @@ _KILL_SECONDS = 0.5
 _STARTING = threading.Lock()
 
 
-def memory_share(workers: int) -> int:
-    """Bytes that the plan may use in one process where so many share this machine."""
-    from distributed.system import MEMORY_LIMIT
-
-    return process_share(MEMORY_LIMIT // workers)
-
-
 @contextmanager
 def local_cluster(
     workers: int | Adaptive | None = None, memory: int | str = "2GiB", threads: int = 1
@@ -220,7 +213,7 @@ def local_cluster(
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
-        with _STARTING, _interrupts_held(), _interrupts_blocked(), dask.config.set(LOCAL_SETTINGS):
+        with _STARTING, _interrupts_held(), dask.config.set(LOCAL_SETTINGS):
             cluster = WorkerProcesses(
                 n_workers=spec.bounds.minimum,
                 threads_per_worker=spec.threads,
@@ -252,7 +245,11 @@ def local_cluster(
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold signals back: what is half started cannot be closed."""
+    """Hold signals back, since what is half started cannot be closed, and Ctrl-C from all of it.
+
+    A terminal sends Ctrl-C to every process. Each worker would write a traceback of its own; the
+    main thread closes them instead.
+    """
     held: list[int] = []
     handlers: dict[int, Callable[..., Any]] = {}
     # Python allows handlers to be set in the main thread alone.
@@ -263,22 +260,6 @@ def _interrupts_held() -> Iterator[None]:
             if callable(handler):
                 handlers[number] = handler
                 signal.signal(number, lambda received, _: held.append(received))
-    try:
-        yield
-    finally:
-        for restored, handler in handlers.items():
-            signal.signal(restored, handler)
-    # The first one is delivered, now that there is something to close.
-    if held:
-        handlers[held[0]](held[0], None)
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Threads and processes started here never get Ctrl-C, which a terminal sends to them all.
-
-    Otherwise every worker writes a traceback of its own; the main thread closes them instead.
-    """
     resource_tracker.ensure_running()  # it unblocks the signals of the thread that starts it
     # Inherited by all that is started here; the client alone decides what ends with it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -286,6 +267,11 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for restored, handler in handlers.items():
+            signal.signal(restored, handler)
+    # The first one is delivered, now that there is something to close.
+    if held:
+        handlers[held[0]](held[0], None)
 
 
 def _kill(cluster: Any) -> None:
