@@ -22,12 +22,16 @@ import numpy as np
 from click import IntRange
 
 import dhsic
-from dhsic._plugins import load_plugins
+from dhsic._files import NO_STREAM, is_terminal
 from dhsic._progress import progress_bar
-from dhsic._removed import removed, removed_option
-from dhsic._spec import fields_of_method, known_methods
-from dhsic._text import NO_STREAM, brief_message, is_terminal, printable
-from dhsic._validation import nearest
+from dhsic._validation import (
+    fields_of_method,
+    known_methods,
+    load_plugins,
+    nearest,
+    removed,
+    removed_option,
+)
 from dhsic._version import __version__
 from dhsic.causal import CausalDirections
 from dhsic.cli.command import (
@@ -62,23 +66,22 @@ from dhsic.cli.submit import cancel, result, runs, status, submit
 from dhsic.cluster import local_cluster, processors
 from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint
 from dhsic.engine.units import format_bytes
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.estimators.registry import ESTIMATORS, nulls_of
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError, brief_message, printable
+from dhsic.estimators.choose import ESTIMATORS, nulls_of
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import read_pairs
-from dhsic.io.folder import Folder
 from dhsic.io.million_song import convert_million_song
 from dhsic.io.open import open_group
 from dhsic.io.synthetic import generate
 from dhsic.io.tables import columns_by_variable, convert_table
-from dhsic.io.urls import redacted
+from dhsic.io.urls import Folder, redacted
 from dhsic.io.zarr_output import WrittenGroup
 from dhsic.kernels import Candidates, Grid
-from dhsic.kernels.text import FORMS
+from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Control
 from dhsic.pairwise import PAIR_COLUMNS
 from dhsic.results import IndependenceTestResult, decision, pvalue_text
-from dhsic.sensitivity.maps import map_columns
+from dhsic.sensitivity import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 
 

@@ -35,14 +35,19 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from dhsic._files import parse_json
-from dhsic._plugins import load_plugins
+from dhsic._files import disk_errors, is_terminal, parse_json, write_whole
 from dhsic._progress import progress_bar
-from dhsic._spec import fields_of_method, known_methods, method_of_name, read_method
-from dhsic._text import is_terminal, printable
-from dhsic._validation import check_level, nearest, parse_seconds
+from dhsic._validation import (
+    check_level,
+    fields_of_method,
+    known_methods,
+    load_plugins,
+    method_of_name,
+    nearest,
+    parse_seconds,
+    read_method,
+)
 from dhsic._version import __version__
-from dhsic._whole import disk_errors, write_whole
 from dhsic.cluster import TLS, ClusterSpec, SchedulerAt, connect
 from dhsic.cluster.connection import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import (
@@ -57,12 +62,11 @@ from dhsic.engine.events import (
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
 from dhsic.engine.units import parse_bytes
-from dhsic.errors import DhsicError, InvalidArgumentError, needing
-from dhsic.estimators.registry import ESTIMATORS, NULLS
-from dhsic.io.folder import Folder
+from dhsic.errors import DhsicError, InvalidArgumentError, needing, printable
+from dhsic.estimators.choose import ESTIMATORS, NULLS
 from dhsic.io.open import open_group, open_group_labels, open_group_samples
 from dhsic.io.tables import is_table, text_of_columns
-from dhsic.io.urls import is_url, redacted
+from dhsic.io.urls import Folder, is_url, redacted
 from dhsic.io.variables import Variable
 from dhsic.io.zarr_output import check_new_group
 from dhsic.kernels import Candidates, Grid

@@ -17,8 +17,8 @@ from socket import gethostname
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from dhsic._files import written_whole
 from dhsic._version import __version__
-from dhsic._whole import written_whole
 from dhsic.cluster.spec import (
     HERE,
     LOCAL_SETTINGS,
@@ -31,8 +31,7 @@ from dhsic.cluster.spec import (
     processors,
     refuse,
 )
-from dhsic.engine.runtime import LIBRARIES
-from dhsic.engine.supervision import STALL_TIMEOUT
+from dhsic.engine.runtime import LIBRARIES, STALL_TIMEOUT
 from dhsic.errors import InvalidArgumentError, needing
 
 

@@ -32,9 +32,8 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from dhsic._files import parse_json
+from dhsic._files import parse_json, write_whole
 from dhsic._validation import nearest
-from dhsic._whole import write_whole
 from dhsic.cluster.spec import (
     ClusterSpec,
     job_arguments,

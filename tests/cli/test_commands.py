@@ -19,13 +19,13 @@ import zarr
 
 import dhsic
 from dhsic import causal
-from dhsic._spec import known_methods
+from dhsic._validation import known_methods
 from dhsic.cli import main
 from dhsic.cli.app import COMMANDS
 from dhsic.cli.command import METHODS
 from dhsic.cluster import TLS, ClusterSpec, SchedulerAt
 from dhsic.errors import DataError
-from dhsic.kernels.text import FORMS
+from dhsic.kernels.wrap import FORMS
 
 XY = "--variable x --variable y"
 TEST = f"test data.zarr {XY}"
