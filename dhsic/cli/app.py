@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NoReturn, get_args, get_type_hints
 
@@ -51,7 +52,6 @@ from dhsic.cli.command import (
     arguments_of,
     choices_of,
     first_words,
-    function_of,
     in_shell,
     interruptible,
     judge,
@@ -186,20 +186,12 @@ def _say(text: str) -> None:
         click.echo(brief_message(line), err=True)
 
 
-_OTHER_TESTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "two-sample": MMD_ESTIMATORS,
-    "interaction": INTERACTION_ESTIMATORS,
-}
-_WIDTH = 45  # of the nulls beside the longest name, in a terminal of 80 columns
-
-
 # --- options of printing and writing
 
 
 def _top(count: int, what: str) -> click.Option:
-    most = click.IntRange(min=1)
     text = f"Number of {what} to print."
-    return click.Option(["--top"], type=most, metavar="N", default=count, help=text)
+    return click.Option(["--top"], type=IntRange(1), metavar="N", default=count, help=text)
 
 
 def _out(metavar: str, what: str) -> click.Option:
@@ -442,14 +434,16 @@ ROWS: Final = (
 
 def command_of(row: Row) -> Command:
     """The command of a row, with the options of its function."""
-    called = list(options_of(row.options_from or row.function, row.without, row.defaults))
+    function = resolve_name(row.function)
+    documented = resolve_name(row.options_from) if row.options_from else function
+    called = list(options_of(documented, row.without, row.defaults))
     row = replace(row, parameters=[str(option.name) for option in called])
-    has_plan = "planner" in vars(function_of(row.function)) and row.name != "plan"
+    has_plan = "planner" in vars(function) and row.name != "plan"
     planned = [_PLAN] if has_plan else []
     pairs = row.read is _read_pairs
     data = click.Argument(["data"], metavar="FOLDER" if pairs else "DATA")
     outputs = [one for one in _OUTPUTS if not (pairs and one.name == "page_path")]
-    title = row.title or summary(row.function)
+    title = row.title or summary(function)
     examples = textwrap.indent(row.examples, "  ")
 
     command = Command(
@@ -470,6 +464,13 @@ COMMANDS: Final = {row.name: command_of(row) for row in ROWS}
 # --- what methods there are
 
 
+_OTHER_TESTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "two-sample": MMD_ESTIMATORS,
+    "interaction": INTERACTION_ESTIMATORS,
+}
+_WIDTH = 45  # of the nulls beside the longest name, in a terminal of 80 columns
+
+
 def _fields_of(name: str, maker: Any) -> list[tuple[str, str, str]]:
     """Every field of a text with its default, or the words that it may be, and its meaning."""
     cls, hints = maker.func if isinstance(maker, partial) else maker, {}
@@ -481,12 +482,8 @@ def _fields_of(name: str, maker: Any) -> list[tuple[str, str, str]]:
             continue
         words = sorted(choices_of(hints.get(field)), key=lambda word: word != default)
         shown = "|".join(words) or ("" if default is None else str(default))
-        rows.append((field, shown, first_words(_name_of(cls), field)))
+        rows.append((field, shown, first_words(cls, field)))
     return rows
-
-
-def _name_of(cls: Any) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 @click.command("methods", short_help="List kernels, estimators, nulls and their fields.")
@@ -531,7 +528,7 @@ def methods(name: str | None) -> None:
         msg = f"NAME must be one of {', '.join(makers)}; got {name!r}{nearest(name, makers)}"
         raise click.UsageError(msg)
     argument, maker = makers[name]
-    head = summary(_name_of(maker.func if isinstance(maker, partial) else maker))
+    head = summary(maker.func if isinstance(maker, partial) else maker)
     if name in FORMS:
         fixed = getattr(maker, "keywords", {}).items()
         head = " ".join([head, *(f"{field}={value}" for field, value in fixed)])
@@ -547,8 +544,6 @@ def methods(name: str | None) -> None:
 
 
 _LABELS = 4
-_SYNTHETIC, _TABLE = "dhsic.io.synthetic:generate", "dhsic.io.tables:convert_table"
-_SONGS = "dhsic.io.million_song:convert_million_song"
 _ENDS: Final = ("source", "destination")
 
 
@@ -565,8 +560,19 @@ def _writes(write: Callable[..., WrittenGroup], what: str) -> Callable[..., None
         # Rows that were left out change the population, and are told each time.
         dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
         click.echo(printable(f"wrote {written.path}: {shapes}{dropped}"))
-        if written.columns:
-            _print_columns(written)
+        # What was read of every column, and what it became.
+        rows = []
+        for column in written.columns:
+            labels = column.categories
+            more = ", ..." if len(labels) > _LABELS else ""
+            told = f"{len(labels):,}: {', '.join(labels[:_LABELS])}{more}" if labels else ""
+            read_as = "numbers" if column.kind == "numeric" else "labels"
+            # A value that was rejected was there and was no number; a missing one was not there.
+            counts = (f"{column.missing:,}", f"{column.rejected:,}")
+            rows.append((column.name, column.variable, column.type, read_as, *counts, told))
+        if rows:
+            header = ("column", "array", "type", "read as", "missing", "rejected", "categories")
+            print_columns(header, rows)
 
     return command
 
@@ -577,7 +583,7 @@ generate_command = Command(
     callback=_writes(generate, "generating"),
     params=[
         _TO,
-        *options_of(_SYNTHETIC, ("destination", "dtype")),
+        *options_of(generate, ("destination", "dtype")),
         click.Option(
             ["--dtype"],
             type=click.Choice(["float32", "float64"]),
@@ -585,7 +591,7 @@ generate_command = Command(
             help="Floating-point type of the stored values.",
         ),
     ],
-    help=summary(_SYNTHETIC),
+    help=summary(generate),
     epilog="\b\nExample\n  dhsic generate songs.zarr --rows 1000000 --dependence 0.5",
 )
 _million_song = Command(
@@ -594,9 +600,9 @@ _million_song = Command(
     params=[
         click.Argument(["source"], metavar="YearPredictionMSD.txt"),
         _TO,
-        *options_of(_SONGS, _ENDS),
+        *options_of(convert_million_song, _ENDS),
     ],
-    help=summary(_SONGS),
+    help=summary(convert_million_song),
     epilog="\b\nExample\n  dhsic convert million-song YearPredictionMSD.txt songs.zarr --shuffle 0",
 )
 _table = Command(
@@ -612,9 +618,9 @@ _table = Command(
             metavar="NAME=COL,COL,...",
             help="An array and its columns; quote a name with a comma. May be repeated.",
         ),
-        *options_of(_TABLE, (*_ENDS, "variables")),
+        *options_of(convert_table, (*_ENDS, "variables")),
     ],
-    help=f"{summary(_TABLE)} Prints the type and labels of every column.",
+    help=f"{summary(convert_table)} Prints the type and labels of every column.",
     epilog="\b\nExample\n"
     "  dhsic convert table weather.csv weather.zarr \\\n"
     "      --variable air=o3,no2 --variable wind=direction --missing drop",
@@ -622,21 +628,6 @@ _table = Command(
 convert = click.Group(
     "convert", commands=[_million_song, _table], help="Convert a table to a zarr group."
 )
-
-
-def _print_columns(written: WrittenGroup) -> None:
-    """Print what was read of every column, and what it became."""
-    rows = []
-    for column in written.columns:
-        labels = column.categories
-        more = ", ..." if len(labels) > _LABELS else ""
-        shown = f"{len(labels):,}: {', '.join(labels[:_LABELS])}{more}" if labels else ""
-        read_as = "numbers" if column.kind == "numeric" else "labels"
-        # A value that was rejected was there and was no number; a missing one was not there.
-        counts = (f"{column.missing:,}", f"{column.rejected:,}")
-        rows.append((column.name, column.variable, column.type, read_as, *counts, shown))
-    header = ("column", "array", "type", "read as", "missing", "rejected", "categories")
-    print_columns(header, rows)
 
 
 # --- data with and without dependence, tested
@@ -851,6 +842,7 @@ def main(context: click.Context) -> None:
 
 cause = click.Group(
     "cause",
+    commands=[command for name, command in COMMANDS.items() if " " in name],
     short_help="Infer causes from independent residuals.",
     help="Infer causes from independent residuals.\n\n"
     "The regression of a variable on its causes leaves residuals that are independent of them; in "
@@ -858,13 +850,11 @@ cause = click.Group(
     "smooth functions, additive noise and no hidden common cause. P-values are approximate, "
     "because residuals are estimated.",
 )
-_tables = {name: command for name, command in COMMANDS.items() if " " not in name}
-for _name in COMMANDS.keys() - _tables.keys():
-    cause.add_command(COMMANDS[_name])
+_tables = [command for name, command in COMMANDS.items() if " " not in name]
 
 # In the order of the help: make data, test them, look closer, then clusters and what they leave.
 for _command in (
-    *(generate_command, convert, *_tables.values(), cause, methods, demo),
+    *(generate_command, convert, *_tables, cause, methods, demo),
     *(submit, runs, status, result, cancel, checkpoints),
 ):
     main.add_command(_command)

@@ -20,7 +20,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from errno import ENOSPC
@@ -85,7 +85,6 @@ _CALLED = re.compile(
     r"|\b([a-z_]+)=(?:\[?'([^']*)'\]?|True\b|(?=[ ,:;]|$))"
 )
 _ARRAY = "[NAME=]ARRAY"
-_LIKE: Final = "dhsic.independence_test"
 _CLAUSE = re.compile(r"(?<=\w)[.:;](?=\s|$)")
 
 # Parameters that are data of the command, each an option that may be repeated or stands once.
@@ -283,9 +282,9 @@ class Command(click.Command):
 
 
 @cache
-def _described(dotted: str) -> Mapping[str, str]:
+def _described(documented: Any) -> Mapping[str, str]:
     """What a numpydoc says of every parameter."""
-    doc = inspect.getdoc(function_of(dotted)) or ""
+    doc = inspect.getdoc(documented) or ""
     section = re.search(r"\nParameters\n-+\n(.*?)(?=\n\n?[A-Z][a-z]+\n-{3,}\n|\Z)", doc, re.DOTALL)
     found = re.findall(r"^(\S.*)\n((?:[ ].*\n?|\n(?=[ ]))+)", section[1] if section else "", re.M)
     return {
@@ -295,18 +294,12 @@ def _described(dotted: str) -> Mapping[str, str]:
     }
 
 
-def function_of(dotted: str) -> Callable[..., Any]:
-    """The function of a name, looked up when it is asked for."""
-    function: Callable[..., Any] = resolve_name(dotted)
-    return function
-
-
-def first_words(dotted: str, name: str) -> str:
+def first_words(documented: Any, name: str) -> str:
     """The first clause of what a docstring says of a parameter, or of the one it refers to."""
-    text = " ".join(_described(dotted).get(name, "").split())
+    text = " ".join(_described(documented).get(name, "").split())
     referred = re.match(r"As (?:`\w+`.* )?(?:for|of) `(?:dhsic\.)?(\w+)`", text)
-    if referred and dotted != _LIKE:
-        return first_words(_LIKE, name)
+    if referred and documented is not (like := resolve_name("dhsic.independence_test")):
+        return first_words(like, name)
     # A reference is a noun behind some words, and else a footnote.
     text = re.sub(r"(?<= of | as )\[\d+\]_", "the paper", text)
     plain = re.sub(r"\s*\[\d+\]_|\s\[\d+\]", "", text)
@@ -314,20 +307,22 @@ def first_words(dotted: str, name: str) -> str:
     return f"{clause}." if clause else ""
 
 
-def summary(dotted: str) -> str:
+def summary(documented: Any) -> str:
     """The first line of a docstring, without its references."""
-    line = (inspect.getdoc(function_of(dotted)) or "").partition("\n\n")[0]
+    line = (inspect.getdoc(documented) or "").partition("\n\n")[0]
     return re.sub(r"\s*\[\d+\]_|`", "", " ".join(line.split()))
 
 
 def options_of(
-    dotted: str, without: Sequence[str] = (), defaults: Mapping[str, Any] | None = None
+    function: Callable[..., Any],
+    without: Sequence[str] = (),
+    defaults: Mapping[str, Any] | None = None,
 ) -> Iterator[click.Parameter]:
     """The options of a function, in the order of its parameters.
 
     Parameters
     ----------
-    dotted : str
+    function : callable
         The function.
     without : sequence of str
         Parameters that the command does not have.
@@ -339,27 +334,28 @@ def options_of(
     click.Parameter
         Those that data, methods, choices, numbers and flags make; no others can be typed.
     """
-    function = function_of(dotted)
     hints = get_type_hints(function)
     for name, parameter in inspect.signature(function).parameters.items():
         default = (defaults or {}).get(name, parameter.default)
         if name in without or name in ("data", "exclude", "names", "y", "client", "progress"):
             continue
-        found = _option(dotted, name, hints[name], default)
+        found = _option(function, name, hints[name], default)
         if found is not None:
             FLAGS[name] = found.opts[0]
             yield found
 
 
-def _option(dotted: str, name: str, hint: Any, default: Any) -> click.Parameter | None:
+def _option(
+    function: Callable[..., Any], name: str, hint: Any, default: Any
+) -> click.Parameter | None:
     """The option of a parameter, where a shell can give it."""
     words = None if name in DATA and hint is not Any else _HELP.get(name)
-    settings: dict[str, Any] = {"help": words or first_words(dotted, name)}
+    settings: dict[str, Any] = {"help": words or first_words(function, name)}
     flag = _WORDS.get(name, f"--{name.replace('_', '-')}")
     if name in DATA and hint is Any:
         flag, multiple = DATA[name]
         # Of a table these commands take all columns.
-        required = name != "features" and "matrix" not in dotted
+        required = name != "features" and "matrix" not in function.__name__
         settings.update(multiple=multiple, required=required, metavar=_ARRAY)
         return click.Option([flag, name], **settings)
     if name in LABELS:
@@ -367,13 +363,15 @@ def _option(dotted: str, name: str, hint: Any, default: Any) -> click.Parameter 
     if name == "column_groups":
         settings.update(multiple=True, metavar="NAME=COLUMNS")
         return click.Option(["--column-group", name], **settings)
+    united = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    parts = {get_origin(part) or part for part in united} - {NoneType}
     required = default is inspect.Parameter.empty
     settings["required" if required else "default"] = required or default
     if name == "kernels":
         settings.update(default=None, multiple=True, metavar="[NAME=]SPEC")
         if "Grid" in str(hint):
             settings["help"] = f"{_SEVERAL}; may be repeated."
-        if "two_sample" in dotted:  # whose samples all have the same kernel
+        if "two_sample" in function.__name__:  # whose samples all have the same kernel
             settings.update(metavar="SPEC", help=f"{_SEVERAL}.")
     elif name.endswith(("kernel", "kernels")):
         settings.update(metavar="SPEC")
@@ -383,16 +381,7 @@ def _option(dotted: str, name: str, hint: Any, default: Any) -> click.Parameter 
         settings.update(metavar="URL")
     elif name in METHODS:
         settings.update(type=MethodText(name, _names_of(hint, name)), metavar="TEXT")
-    elif not _typed(settings, name, hint):
-        return None
-    return click.Option([flag, name], **settings)
-
-
-def _typed(settings: dict[str, Any], name: str, hint: Any) -> bool:
-    """Add the type of what its annotation says; False where a shell has no such values."""
-    united = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    parts = {get_origin(part) or part for part in united} - {NoneType}
-    if choices := choices_of(hint):
+    elif choices := choices_of(hint):
         settings["type"] = click.Choice(choices)
     elif name in _READ:
         settings["type"], settings["metavar"] = _READ[name]
@@ -410,8 +399,8 @@ def _typed(settings: dict[str, Any], name: str, hint: Any) -> bool:
     elif parts == {Sequence}:
         settings.update(multiple=True, default=None, metavar="NAME")
     else:
-        return False
-    return True
+        return None
+    return click.Option([flag, name], **settings)
 
 
 def _names_of(hint: Any, argument: str) -> Collection[str]:
@@ -457,7 +446,7 @@ class Request:
     texts : list of str
         The variables as they were typed.
     sources : list of source
-        The variables.
+        The variables that the function takes by their places.
     arguments : dict
         Arguments that planning and running share, besides the client.
     cluster : ClusterSpec or None
@@ -468,13 +457,6 @@ class Request:
     sources: list[Any]
     arguments: Options
     cluster: ClusterSpec | None
-
-    def call(self, function: Callable[..., Any], **more: Any) -> Any:
-        """Call a function with the variables in their places."""
-        arguments = {**self.arguments, **more}
-        if "given" in arguments:
-            return function(*self.sources[:2], **{**arguments, "given": self.sources[2:]})
-        return function(*self.sources, **arguments)
 
 
 def read_request(options: Options, parameters: Sequence[str]) -> Request:
@@ -511,11 +493,11 @@ def read_request(options: Options, parameters: Sequence[str]) -> Request:
         elif name == "column_groups":
             arguments[name] = column_groups(value, sources[0].shape[1])
         elif name == "kernels":
-            arguments[name] = read_kernels(value, names[:2] if "given" in options else names)
+            arguments[name] = read_kernels(value, names[:2] if "given" in parameters else names)
         elif isinstance(value, tuple):
             arguments[name] = list(value)
     if "given" in parameters:
-        arguments["given"] = None
+        sources, arguments["given"] = sources[:2], sources[2:]
     return Request(texts, sources, arguments, cluster)
 
 
@@ -829,9 +811,9 @@ def run(row: Row, options: Options) -> None:
         # What could not be written after a run is refused before it.
         if group is not None:
             check_new_group(group, row.columns(request, options), overwrite=overwrite)
-        function = function_of(row.function)
+        function = resolve_name(row.function)
         with _seen(request.cluster, options, journal, page) as seen:
-            result = request.call(function, **seen)
+            result = function(*request.sources, **request.arguments, **seen)
             # Blocks of a map are computed as they are written, by the workers.
             if group is not None:
                 result.to_zarr(group, overwrite=overwrite)
@@ -882,7 +864,7 @@ def print_plan(row: Row, options: Options) -> None:
         if options.get(name) is not None:
             msg = f"{option} needs a run, and a plan runs nothing: drop it"
             raise click.UsageError(msg)
-    planner = vars(function_of(row.function))["planner"]
+    planner = vars(resolve_name(row.function))["planner"]
     request = row.read(options, row.parameters)
     cluster = request.cluster
     if cluster is not None and cluster.kind not in ("local", "scheduler"):
@@ -892,7 +874,7 @@ def print_plan(row: Row, options: Options) -> None:
         )
         raise click.UsageError(msg)
     with client_at(cluster) as client:
-        planned: Plan = request.call(planner, client=client)
+        planned: Plan = planner(*request.sources, **request.arguments, client=client)
         # With its seconds there, which are timed while the workers run.
         planned = replace(planned, times=planned.timed)
     print_summary(planned.summary())
@@ -917,15 +899,13 @@ def _check_outputs(options: Options) -> None:
         if name != "log_path" and path.exists() and not options["overwrite"]:
             msg = f"{option}: {path} exists: give another name, or --overwrite to replace it"
             raise click.UsageError(msg)
-    if (picture := options["plot_path"]) is None:
+    if (path := options["plot_path"]) is None:
         return
     with needing("matplotlib", "plot", "--plot"):
         from matplotlib.figure import Figure
     # A figure alone has no window, so that this needs no display.
-    if picture.suffix.lstrip(".").lower() not in Figure().canvas.get_supported_filetypes():
-        msg = (
-            f"--plot needs a name that ends in a format, as OUT.png or OUT.svg; got {picture.name}"
-        )
+    if path.suffix.lstrip(".").lower() not in Figure().canvas.get_supported_filetypes():
+        msg = f"--plot needs a name that ends in a format, as OUT.png or OUT.svg; got {path.name}"
         raise click.UsageError(msg)
 
 
@@ -1073,18 +1053,16 @@ def code_of(function: Callable[..., Any], options: Options, request: Request) ->
         apart = "samples" in options and not options["between"]
         each = texts if apart else [texts]
         opened = [f"open_group_labels({data}, {text!r}, {what!r}{allowed})" for text in each]
-        listed = f"[{', '.join(opened)}]"
-        lines.append(f"{what} = {listed if apart else opened[0]}")
+        lines.append(f"{what} = [{', '.join(opened)}]" if apart else f"{what} = {opened[0]}")
     # Labels are opened above, under the names of their arguments.
     asked: Options = {**request.arguments, **{what: what for what in labels}}
     variables = "    *variables,"
-    if asked.pop("given", 0) is None:
+    if asked.pop("given", None) is not None:
         variables = "    *variables[:2],\n    given=variables[2:],"
-    usual = {
-        name: parameter.default
-        for name, parameter in inspect.signature(function).parameters.items()
+    usual = inspect.signature(function).parameters
+    given = {
+        name: value for name, value in asked.items() if value not in (None, usual[name].default)
     }
-    given = {name: value for name, value in asked.items() if value not in (None, usual.get(name))}
     arguments = [
         f"    {name}={name if name in labels else repr(value)},"
         for name, value in {**given, "rng": options["rng"]}.items()
@@ -1143,14 +1121,14 @@ class Journal:
 
     Parameters
     ----------
-    write : callable
+    write : callable or None
         Takes a line; an OSError of it ends the journal with a warning, never the command.
     """
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None] | None) -> None:
         # Set once the cluster is there; until then no worker can be counted.
         self.workers: Callable[[], int | None] = lambda: None
-        self._write: Callable[[str], None] | None = write
+        self._write = write
         # A log may be that of several runs, even at once.
         self._run = uuid4().hex[:12]
         self._position = Position()
@@ -1226,7 +1204,19 @@ def open_journal(target: str | Path | None, command: Sequence[str], data: str) -
     DataError
         The file cannot be written.
     """
-    with _writer(target) as write:
+    with ExitStack() as stack:
+        write: Callable[[str], None] | None = None
+        if target == STDERR:
+            write = partial(click.echo, nl=False, err=True)
+        elif target is not None:
+            with disk_errors(f"the log {target}"):
+                # With O_APPEND the system finds the end for every write, whoever else writes.
+                file = stack.enter_context(open(target, "a+b", buffering=0))
+            # A run that was killed left half a line: the next one starts on its own.
+            end = file.seek(0, os.SEEK_END)
+            if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+                file.write(b"\n")
+            write = partial(_append, file)
         journal = Journal(write)
         words = [redacted(word) for word in command]
         # URLs may hold passwords, and logs are passed on.
@@ -1265,28 +1255,10 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
     return [line for line in lines if not runs or line["run"] == runs[-1]]
 
 
-@contextmanager
-def _writer(target: str | Path | None) -> Iterator[Callable[[str], None]]:
-    if target is None:
-        yield lambda line: None
-        return
-    if target == STDERR:
-        yield lambda line: click.echo(line, nl=False, err=True)
-        return
-    with disk_errors(f"the log {target}"):
-        # With O_APPEND the system finds the end for every write, whoever else writes.
-        file = open(target, "a+b", buffering=0)  # noqa: SIM115  # closed below
-
-    def write(line: str) -> None:
-        # One call writes a whole line, so that lines of several processes do not mix.
-        if os.write(file.fileno(), line.encode()) != len(line.encode()):
-            raise OSError(ENOSPC, "no space is left for it")
-
-    with file:
-        # A run that was killed left half a line: the next one starts on its own.
-        if (size := file.seek(0, os.SEEK_END)) and os.pread(file.fileno(), 1, size - 1) != b"\n":
-            file.write(b"\n")
-        yield write
+def _append(file: Any, line: str) -> None:
+    # One call writes a whole line, so that lines of several processes do not mix.
+    if os.write(file.fileno(), line.encode()) != len(line.encode()):
+        raise OSError(ENOSPC, "no space is left for it")
 
 
 # --- Ctrl-C and termination end a command within seconds, wherever it is
@@ -1413,8 +1385,19 @@ def print_summary(rows: Sequence[tuple[str, str]], label_width: int = 0) -> None
     """Print texts with their labels before them, in a column of their width or more."""
     # Labels stand in one column over several calls, where a caller says how wide.
     width = max(label_width, *(len(label) for label, _ in rows)) + len(_GAP)
+    wrapper = textwrap.TextWrapper(
+        max(shutil.get_terminal_size().columns, width + 20),
+        initial_indent=" " * width,
+        subsequent_indent=" " * width,
+        # Paths and kernels are to be copied whole.
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    # Other programs read lines, which are not to be broken for them.
+    is_broken = is_terminal(sys.stdout)
     for label, text in rows:
-        click.echo(click.style(f"{label:<{width}}", bold=True) + _wrap(printable(text), width))
+        shown = wrapper.fill(printable(text))[width:] if is_broken else printable(text)
+        click.echo(click.style(f"{label:<{width}}", bold=True) + shown)
 
 
 def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -1430,26 +1413,4 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     # Escaped first: an escape sequence has more characters than it takes on the screen.
     cells = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        _GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
-
-
-def _wrap(text: str, indent: int) -> str:
-    """Break a text where a terminal would; leave it in one line where a program reads it."""
-    # Other programs read lines, which are not to be broken for them.
-    if not is_terminal(sys.stdout):
-        return text
-    width = max(shutil.get_terminal_size().columns, indent + 20)
-    space = " " * indent
-    filled = textwrap.fill(
-        text,
-        width,
-        initial_indent=space,
-        subsequent_indent=space,
-        # Paths and kernels are to be copied whole.
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return filled[indent:]
+    return [_GAP.join(map(str.ljust, row, widths)).rstrip() for row in cells]

@@ -130,7 +130,6 @@ def _described(where: Any, **options: Any) -> ClusterSpec:
         _refuse_unused(f"beside {address}", tuple(given), given)
         return ClusterSpec.read(address)
     if where is None or isinstance(where, int):
-        _refuse_unused("on this machine", ("tls", "insecure", "timeout"), given)
         # Without any choice the machine is used whole, each process with its share of the memory.
         count = processors() if where is None else where
         return ClusterSpec("local", count, **{"memory": memory_share(max(count, 1)), **given})

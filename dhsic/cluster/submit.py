@@ -422,11 +422,25 @@ def submit_run(run: SubmittedRun, text: str) -> str:
     """
     # Before the queue is asked, which may start the job at once.
     run.write(text)
+    queue, count, most = QUEUES[run.where], len(run.tasks()), run.spec.bounds.maximum
+    words = queue["sweep"] if run.each else queue["submit"]
     try:
-        job = _submitted(run, text)
-    except BaseException:
+        # From stdin: a script in a file could change before the queue reads it.
+        said = _asked(run, words, given=text, last=count - 1, count=count, most=most)
+        if (match := re.search(queue["job"], said)) is None:
+            msg = f"{run.where} must answer with the number of a job, got {said[:80]!r}"
+            raise ClusterError(msg)
+    except BaseException as error:
+        if run.where == "kubernetes" and isinstance(error, ClusterError):
+            with suppress(ClusterError):
+                # kubectl applies one object after another: those before the refusal are there.
+                end_job(run, run.name)
         shutil.rmtree(run.folder, ignore_errors=True)
+        for reason, remedy in queue.get("refused", {}).items():
+            if reason in str(error):
+                raise ClusterError(remedy) from error
         raise
+    job = match[0] or run.name
     try:
         write_whole(run.folder / "job", f"{job}\n")
     except BaseException:
@@ -434,28 +448,6 @@ def submit_run(run: SubmittedRun, text: str) -> str:
         end_job(run, job)
         raise
     return job
-
-
-def _submitted(run: SubmittedRun, text: str) -> str:
-    queue, count = QUEUES[run.where], len(run.tasks())
-    words = queue["sweep"] if run.each else queue["submit"]
-    most = run.spec.bounds.maximum
-    try:
-        # From stdin: a script in a file could change before the queue reads it.
-        said = _asked(run, words, given=text, last=count - 1, count=count, most=most)
-    except ClusterError as error:
-        if run.where == "kubernetes":
-            with suppress(ClusterError):
-                # kubectl applies one object after another: those before the refusal are there.
-                end_job(run, run.name)
-        for reason, remedy in queue.get("refused", {}).items():
-            if reason in str(error):
-                raise ClusterError(remedy) from error
-        raise
-    if (match := re.search(queue["job"], said)) is None:
-        msg = f"{run.where} must answer with the number of a job, got {said[:80]!r}"
-        raise ClusterError(msg)
-    return match[0] or run.name
 
 
 def _asked(run: SubmittedRun, words: str, job: str = "", given: str = "", **values: Any) -> str:
