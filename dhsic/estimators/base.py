@@ -55,7 +55,7 @@ from dhsic.results import FeatureSummary, LandmarkSummary
 from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.martingale import MartingaleSums
-from dhsic.statistics.orbit import Replicated, exact_null
+from dhsic.statistics.orbit import Replicated
 from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
 
 Vector = NDArray[np.float64]
@@ -174,7 +174,9 @@ class Estimator(ABC):
         """The null distribution for `null="auto"`, and why."""
         # Of more variables than it takes, each pair is tested by itself.
         m = len(session.sources)
-        return exact_null(min(m, self.most_variables or m), n_resamples)
+        if min(m, self.most_variables or m) == 2:
+            return Shifts(n_resamples), "exact for exchangeable rows"
+        return Permutation(n_resamples), "exact where all variables but one are exchangeable"
 
     def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
         """The steps of `prepare`, and the shapes of what it makes."""
