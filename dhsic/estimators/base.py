@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.engine.blocks import filled
+from dhsic.engine.passes import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Differing, Session, Still
 from dhsic.engine.units import format_bytes
@@ -52,11 +52,16 @@ from dhsic.nulls import (
     kernel_moments,
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
-from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.martingale import MartingaleSums
-from dhsic.statistics.orbit import Replicated
-from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
+from dhsic.statistics.orbit import (
+    SHARE_OF_MANY,
+    Replicated,
+    Statistic,
+    replicate,
+    replicate_steps,
+)
+from dhsic.statistics.outer import Features
 
 Vector = NDArray[np.float64]
 Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | Martingale | FromReplicates

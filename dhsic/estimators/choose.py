@@ -17,12 +17,16 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
-from dhsic._plugins import load_plugins
-from dhsic._spec import name_methods
-from dhsic._validation import check_choice, check_integer, nearest, shown
-from dhsic.engine.blocks import Source
+from dhsic._validation import (
+    check_choice,
+    check_integer,
+    load_plugins,
+    name_methods,
+    nearest,
+    shown,
+)
+from dhsic.engine.passes import Moves, Source
 from dhsic.engine.plan import Plan, Times
-from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.errors import DataError, InvalidArgumentError
@@ -40,7 +44,7 @@ from dhsic.estimators.exact import (
 from dhsic.estimators.features import CKA, COCO, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.pointwise import NFSIC, NystromMHSIC
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.text import FORMS, parse
+from dhsic.kernels.wrap import FORMS, parse
 from dhsic.landmarks import landmark_count
 from dhsic.nulls import (
     Chain,

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_flag, check_integer, check_level, check_number
-from dhsic.engine.jackknife import block_numbers
+from dhsic.engine.passes import Footprint, Pass, RowBlock, block_numbers
 from dhsic.engine.plan import DriverStep, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
@@ -60,14 +59,25 @@ from dhsic.nulls import (
 from dhsic.statistics.gram import (
     GramFound,
     GramStatistic,
+    GramSums,
+    Matrix,
     RowsPass,
+    check_rows,
+    column_sums,
+    limit_mixture,
+    null_moments,
 )
-from dhsic.statistics.gram_sums import GramSums, check_rows, limit_mixture, null_moments
 from dhsic.statistics.jackknife import DeletedSums, Parts
 from dhsic.statistics.martingale import martingale_of_grams
-from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
-from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
-from dhsic.statistics.tiles import Matrix, column_sums
+from dhsic.statistics.orbit import (
+    Orbit,
+    Permuted,
+    Statistic,
+    measure,
+    orbit_of,
+    replicate,
+    whole_group,
+)
 
 Vector = NDArray[np.float64]
 Tell = Callable[[GramFound], Any]

@@ -85,7 +85,7 @@ from dhsic.nulls import (
     spread_at_locations,
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
-from dhsic.statistics.orbit import Pair, Replicated
+from dhsic.statistics.orbit import Pair, Replicated, measure, replicate_steps
 from dhsic.statistics.pointwise import (
     LimitLaws,
     PointMoments,
@@ -94,7 +94,6 @@ from dhsic.statistics.pointwise import (
     means_of,
     term_moments,
 )
-from dhsic.statistics.replicate import measure, replicate_steps
 
 Matrix = NDArray[Any]
 Vector = NDArray[np.float64]

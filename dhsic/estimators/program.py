@@ -16,10 +16,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import DTypeLike
 
-from dhsic.engine.blocks import Source, ValueKind, kinds_of
-from dhsic.engine.jackknife import Deletion
+from dhsic.engine.passes import Source, ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.session import Session
+from dhsic.engine.session import Deletion, Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
 from dhsic.estimators.choose import (
