@@ -47,6 +47,7 @@ from dhsic.statistics.orbit import (
     Permuted,
     PermutedPass,
     Statistic,
+    is_smooth,
     orbit_of,
     tile_error,
     transform_error,
@@ -75,7 +76,7 @@ _FEWEST_TRANSFORMS = 4
 # Features against a target that share a pass: bands of thousands of kernels would be a few lines
 # each, and a call as dear as its numbers.
 _TOGETHER = 32
-_SMALL_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
+_SMALL = range(2, 60)  # factors of lengths that take less than padding to twice that
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 
 # Rows and bytes of all Gram matrices that several orders share, and of those of rows that move in
@@ -267,6 +268,7 @@ class GramPass(PermutedPass[PairSums]):
     """
 
     pairs: ClassVar[bool] = True
+    alone: ClassVar[str] = "Gram sums"
 
     orbit: Orbit
     cosets: range
@@ -277,11 +279,6 @@ class GramPass(PermutedPass[PairSums]):
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
     unbiased: bool
-
-    @property
-    def name(self) -> str:
-        """Name of the pass."""
-        return super().name if len(self.orbit) > 1 else "Gram sums"
 
     @property
     def pairs_of_rows(self) -> GramPass:
@@ -311,13 +308,10 @@ class GramPass(PermutedPass[PairSums]):
     @cached_property
     def length(self) -> int:
         """Length of transforms: b where that is quick, else twice b and more, padded by zeros."""
-        b = left = self.groups.size
-        for factor in _SMALL_FACTORS:
-            while left % factor == 0:
-                left //= factor
+        b = self.groups.size
         # Lengths with large prime factors are slow. A padded line leaves the shifts beyond its end
         # apart, which are added in the end.
-        return b if left == 1 else int(scipy.fft.next_fast_len(2 * b, real=True))
+        return b if is_smooth(b, _SMALL) else int(scipy.fft.next_fast_len(2 * b, real=True))
 
     @property
     def frequencies(self) -> int:
@@ -755,16 +749,8 @@ class RowsPass(PermutedPass[tuple[Matrix, ...]]):
     cosets: range
     dims: tuple[int, ...]
     pairs_of_rows: Any = None
-
-    @property
-    def name(self) -> str:
-        """Name of the pass."""
-        return "read all rows"
-
-    @property
-    def one_block(self) -> bool:
-        """One task takes all rows."""
-        return True
+    name: str = "read all rows"
+    one_block: bool = True
 
     @property
     def rows_bytes(self) -> int:

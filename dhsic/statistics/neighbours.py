@@ -277,10 +277,7 @@ def _blocks(
 
 
 def _is_ordered(steps: Matrix64) -> NDArray[np.bool_]:
-    ordered: NDArray[np.bool_] = np.logical_or(
-        (steps >= 0.0).all(axis=0), (steps <= 0.0).all(axis=0)
-    )
-    return ordered
+    return np.asarray((steps >= 0.0).all(axis=0) | (steps <= 0.0).all(axis=0))
 
 
 def _drawn_runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:

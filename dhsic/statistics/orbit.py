@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial, reduce
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -230,9 +230,9 @@ class _Segment(NamedTuple):
         return self.start + np.array([starts, stops])
 
 
-def is_smooth(length: int) -> bool:
-    """Whether Fourier transforms of a length are quick."""
-    for factor in _FACTORS:
+def is_smooth(length: int, factors: Iterable[int] = _FACTORS) -> bool:
+    """Whether Fourier transforms of a length are quick: it has these factors alone."""
+    for factor in factors:
         while length % factor == 0:
             length //= factor
     return length == 1
@@ -834,15 +834,8 @@ class Replicated(NamedTuple):
     """Statistics of the rest of the orbit, shape (N - 1, C); a row is one permutation for all."""
     rounding: Vector
     """Differences of the statistics up to it are ties, shape (C,)."""
-    data: tuple[tuple[Sequence[int], Any], ...] = ()
-    """What else the sums say of the data as they are, with the numbers of the statistics."""
-
-    @property
-    def told(self) -> list[Any]:
-        """What the sums say of every statistic, in their order."""
-        each = (zip(numbers, some, strict=True) for numbers, some in self.data)
-        found = dict(chain(*each))
-        return [found[c] for c in sorted(found)]
+    told: list[Any]
+    """What else the sums say of the data as they are, of every statistic."""
 
 
 @dataclass(frozen=True)
@@ -916,9 +909,14 @@ class PermutedPass(Pass[State]):
     cosets: range
     """Those of the orbit that are summed."""
 
+    alone: ClassVar[str]
+    """Name of the pass over the data as they are."""
+
     @property
     def name(self) -> str:
         """Name of the pass."""
+        if len(self.orbit) == 1:
+            return self.alone
         return "shifts" if self.orbit.shifted else "permutation null"
 
     @property
@@ -1049,8 +1047,8 @@ class Permuted(NamedTuple):
     """Statistics under the permutations of the cosets that were summed, shape (R b, C)."""
     errors: Vector
     """Up to how much rounding may have changed a statistic or its root, shape (C,)."""
-    data: Any = None
-    """What else the sums of coset 0 say of the data as they are."""
+    told: Sequence[Any]
+    """What else the sums of coset 0 say of the data as they are, of every statistic."""
 
 
 class Statistic(ABC, Generic[State]):
@@ -1154,10 +1152,11 @@ def replicate(
             return part
         if whole is None:
             values = np.empty((len(orbit), count))
-            whole = Replicated(values[0], values[1:], np.empty(count))
+            whole = Replicated(values[0], values[1:], np.empty(count), [None] * count)
         for every, some in zip(whole[:3], part[:3], strict=True):
             every[..., list(numbers)] = some
-        whole = whole._replace(data=whole.data + part.data)
+        for c, told in zip(numbers, part.told, strict=True):
+            whole.told[c] = told
     assert whole is not None
     return whole
 
@@ -1172,7 +1171,7 @@ def replicate_parts(
     """
     pieces = _pieces(session, statistic, orbit, share)
     for numbers, group in groupby(pieces, key=lambda piece: piece.numbers):
-        values, squares, data = np.empty((0, 0)), np.zeros(len(numbers)), None
+        values, squares, told = np.empty((0, 0)), np.zeros(len(numbers)), list[Any]()
         for piece in group:
             cosets, sums = piece.cosets, session.reduce(piece.reduction, piece.plan)
             session.step(piece.step.name)
@@ -1180,7 +1179,7 @@ def replicate_parts(
             if cosets.start == 0:
                 # Errors are of roots, whose squares add up over parts of a norm.
                 squares += found.errors**2
-                data = found.data if data is None else data
+                told = told or list(found.told)
             if not values.size and len(found.permuted) == len(orbit):
                 values = found.permuted
                 continue
@@ -1191,7 +1190,7 @@ def replicate_parts(
         tolerance = np.sqrt(squares)
         if statistic.errors_of_roots:
             tolerance = tie_tolerance(values[0], tolerance)
-        yield numbers, Replicated(values[0], values[1:], tolerance, ((numbers, data),))
+        yield numbers, Replicated(values[0], values[1:], tolerance, told)
 
 
 def measure(session: Session, statistic: Statistic[Any]) -> Replicated:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import scipy
@@ -305,14 +305,11 @@ class TuplePass(PermutedPass[TupleSums]):
         Those of the orbit that are computed.
     """
 
+    alone: ClassVar[str] = "kernel sums"
+
     tuples: Tuples
     orbit: Orbit
     cosets: range
-
-    @property
-    def name(self) -> str:
-        """Name of the pass."""
-        return super().name if len(self.orbit) > 1 else "kernel sums"
 
     @property
     def frequencies(self) -> int:
@@ -349,12 +346,16 @@ class TuplePass(PermutedPass[TupleSums]):
         """Cost of a block of so many rows."""
         t, cosets, size = self.tuples, len(self.cosets), self.tuples.dtype.itemsize
         tile_rows = min(rows, self.together * self.groups.size)
-        sides, terms = self._most_sides, self._most_terms
+        sides, terms = self._most(t.sides.values()), self._most(t.kept)
         if self.orbit.shifted:
             work = size * 2 * self.frequencies * (2 * sides + (cosets + 1) * terms)
         else:
             work = size * tile_rows * (sides + 2 * terms)
-        work += tile_rows * (self._row_bytes + 8 * (cosets + 2) * len(self.moved))
+        # Of a row all sides, the copies of factors that products are made of, and prepared rows.
+        _, widest, tiles = self._tile_sizes
+        factors = self._most(at for side, at in t.sides.items() if len(side) > 1 for _ in side)
+        entries = sides + (1 + tiles) * widest + factors + 3 * sum(map(t.width, t.roots))
+        work += tile_rows * (size * entries + 8 * (cosets + 2) * len(self.moved))
         return Footprint(payload=t.nbytes, scratch=work, state=self.state_bytes)
 
     def chunk(self, block: GroupBlock) -> TupleSums:
@@ -400,31 +401,12 @@ class TuplePass(PermutedPass[TupleSums]):
         return sum(min(len(at), widest) for at in lists)
 
     @cached_property
-    def _most_sides(self) -> int:
-        """Values of all sides at a strip."""
-        return self._most(self.tuples.sides.values())
-
-    @cached_property
-    def _most_terms(self) -> int:
-        """Values of all statistics at a strip."""
-        return self._most(self.tuples.kept)
-
-    @cached_property
     def _tile_sizes(self) -> tuple[int, int, int]:
         """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
         t = self.tuples
         lists = [t.sides[k,] for k in t.roots]
         widest = max(self._most([at]) for at in lists)
         return self._most(lists), widest, max(t.kernels[k].work_tiles for k in t.roots)
-
-    @cached_property
-    def _row_bytes(self) -> int:
-        """Bytes a row of all sides, of what they are made of, and of prepared rows."""
-        t, (_, widest, work) = self.tuples, self._tile_sizes
-        # Products are made of copies of their factors.
-        factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
-        entries = self._most_sides + (1 + work) * widest + factors
-        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.roots)))
 
     def tiles(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, SideTiles]]:
         """Kernels about their pilots at every strip, (r, rows) each, as sides of their own.
@@ -779,7 +761,13 @@ def term_moments(n: int, tuples: Tuples, name: str) -> MomentsPass:
 
 @dataclass(frozen=True)
 class LimitLaws(Statistic[MomentSums]):
-    """T of every statistic, and its limit law.
+    """T of every statistic, and its limit law: of a normal u of the same covariance.
+
+    T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
+    squared Frobenius norm are the mean and half the variance of T. The mean of this law over
+    permutations is (n - 2) / n times that of T: exactly for M = 2, as follows from
+    E T = tr(HK_1) tr(HK_2) / (n (n - 1)), and closely for M > 2. The factor n / (n - 2) removes
+    the excess of rejections that it causes at small n.
 
     Parameters
     ----------
@@ -815,30 +803,18 @@ class LimitLaws(Statistic[MomentSums]):
 
     def values(self, session: Session, reduction: MomentsPass, sums: MomentSums) -> Permuted:
         """The statistics; laws are what is told of the data."""
-        each = zip(reduction.of(sums), self.whiten, strict=True)
-        tested = [_limit_law(session, *moments, whiten, self.null) for moments, whiten in each]
-        statistics = np.array([[statistic for statistic, _ in tested]])
-        return Permuted(statistics, np.zeros(len(self)), tested)
-
-
-def _limit_law(
-    session: Session, plain: Vector, squares: Vector, whiten: Norm, null: Gamma | Spectral
-) -> tuple[float, Distribution]:
-    """T, and its limit law: of a normal U of the same covariance.
-
-    T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
-    squared Frobenius norm are the mean and half the variance of T. The mean of this law over
-    permutations is (n - 2) / n times that of T: exactly for M = 2, as follows from
-    E T = tr(HK_1) tr(HK_2) / (n (n - 1)), and closely for M > 2. The factor n / (n - 2) removes
-    the excess of rejections that it causes at small n.
-    """
-    n, u = session.n, plain / session.n
-    covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
-    check_no_overflow(covariance)
-    statistic = n * float(squared_norms(whiten(u)))
-    if isinstance(null, Spectral):
-        # Along directions near the pruning tolerance the covariance may be negative by rounding.
-        mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
-        return statistic, null.distribution(mixture, session.seed)
-    variance = 2.0 * float(np.vdot(covariance, covariance))
-    return statistic, GammaDistribution(float(covariance.trace()), variance)
+        n, tested = session.n, list[tuple[float, Distribution]]()
+        for (plain, squares), whiten in zip(reduction.of(sums), self.whiten, strict=True):
+            u = plain / n
+            covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
+            check_no_overflow(covariance)
+            law: Distribution
+            if isinstance(self.null, Spectral):
+                # Along directions near the pruning tolerance it may be negative by rounding.
+                mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
+                law = self.null.distribution(mixture, session.seed)
+            else:
+                variance = 2.0 * float(np.vdot(covariance, covariance))
+                law = GammaDistribution(float(covariance.trace()), variance)
+            tested.append((n * float(squared_norms(whiten(u))), law))
+        return Permuted(np.array([[t for t, _ in tested]]), np.zeros(len(self)), tested)
