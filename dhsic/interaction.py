@@ -11,26 +11,25 @@ from numpy.typing import NDArray
 
 from dhsic._arguments import (
     Kernels,
+    RowLabels,
     RunArguments,
     RunOptions,
     choose_measure,
     read_single_kernels,
+    result_fields,
+    run_batch,
     takes_run,
 )
-from dhsic._fields import result_fields, run_batch
-from dhsic._rows import RowLabels
-from dhsic._spec import name_methods
-from dhsic._text import printable
-from dhsic._validation import check_choice, shown
+from dhsic._validation import check_choice, name_methods, shown
 from dhsic.engine.plan import DriverStep, Plan, plans
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import InvalidArgumentError, printable
 from dhsic.estimators import VHSIC, Estimate, Estimator, GridOutcome, Null, NystromMHSIC, plan_of
 from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, fitting_step
-from dhsic.estimators.registry import find_null
-from dhsic.io.missing import Missing
+from dhsic.estimators.choose import find_null
+from dhsic.io.variables import Missing
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.shared import SharedTiles
+from dhsic.kernels.grid import SharedTiles
 from dhsic.nulls import Permutation, Resampling, Shifts, monte_carlo_error, pvalues
 from dhsic.results import IndependenceTestResult, pvalue_text
 from dhsic.statistics.gram import BATCH, Matrix, PermutedGrams
@@ -44,14 +43,6 @@ from dhsic.statistics.orbit import (
     transform_error,
 )
 from dhsic.statistics.pointwise import means_of
-
-__all__ = [
-    "INTERACTION_ESTIMATORS",
-    "Factorisation",
-    "InteractionTestResult",
-    "interaction_test",
-    "plan_interaction",
-]
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,18 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic import plots
-from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
-from dhsic._fields import run_batch, run_fields, variable_summary
-from dhsic._rows import Order, RowLabels
+from dhsic._arguments import (
+    Kernels,
+    Order,
+    RowLabels,
+    RunArguments,
+    RunOptions,
+    choose_measure,
+    run_batch,
+    run_fields,
+    takes_run,
+    variable_summary,
+)
 from dhsic._validation import check_choice, check_level, shown
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
@@ -30,10 +39,9 @@ from dhsic.estimators.base import (
     guard_martingales,
     plan_of,
 )
-from dhsic.estimators.choose import choose_pairs
+from dhsic.estimators.choose import choose_pairs, find_null
 from dhsic.estimators.program import Intervals, keeping
-from dhsic.estimators.registry import find_null
-from dhsic.io.missing import GapTreatment
+from dhsic.io.variables import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import (
@@ -73,10 +81,6 @@ from dhsic.statistics.outer import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "DependenceMatrix",
-    "dependence_matrix",
-]
 
 PairNull = Shifts | Spectral | Martingale
 PairNullName = Literal["auto", "shifts", "spectral", "martingale"]

@@ -32,12 +32,12 @@ import scipy
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic.engine.passes import Footprint, GroupBlock, RowGroups
 from dhsic.engine.plan import DriverStep
-from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.shared import SharedTiles
+from dhsic.kernels.grid import SharedTiles
 from dhsic.linalg import centre, hadamard, rounding_unit, spectrum
 from dhsic.nulls import ChiSquareMixture, Permutation, Resampling, expanded
 from dhsic.statistics.orbit import (

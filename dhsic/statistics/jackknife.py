@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic.engine.jackknife import rows_by_block
+from dhsic.engine.passes import rows_by_block
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.errors import DataError

@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
+from dhsic.engine.passes import Footprint, Pass, RowBlock
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.kernels import Kernel
 from dhsic.linalg import centre

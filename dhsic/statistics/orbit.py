@@ -25,9 +25,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator, random_keys, random_orders
 from dhsic._validation import shown
-from dhsic.engine.blocks import Source, read_whole
+from dhsic.engine.passes import Moves, Pass, RowGroups, Source, read_whole
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Moves, Pass, RowGroups
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError

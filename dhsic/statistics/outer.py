@@ -35,12 +35,12 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic.engine.passes import Footprint, GroupBlock, Pass, RowBlock, RowGroups, add
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock, RowGroups, add
 from dhsic.engine.session import Session
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel, Ranked
-from dhsic.kernels.shared import Power, powers_among
+from dhsic.kernels.grid import Power, powers_among
 from dhsic.kernels.wrap import Found, rows_beside
 from dhsic.linalg import (
     consecutive,
@@ -1590,6 +1590,15 @@ def unbiased_hsic(n: int, size: float, means: Sequence[float]) -> float:
     products = (n - 1) ** 2 / n * of_both
     totals = (n - 1) ** 2 * first * second
     return _of_features(n, size, products, totals) + difference
+
+
+def own_hsic(features: Features) -> float:
+    """Unbiased squared HSIC of the sample of the features with itself."""
+    summed = features.summed((features.values() - features.centre).astype(np.float64))
+    n, covariance = len(summed), summed.T @ summed / len(summed)
+    norms = squared_norms(summed.T)
+    size, total = float(np.vdot(covariance, covariance)), float(norms.sum())
+    return _of_features(n, size, float(norms @ norms), total**2)
 
 
 def unbiased_step(session: Session, features: Sequence[Features]) -> DriverStep:

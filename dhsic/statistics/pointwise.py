@@ -23,10 +23,10 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic.engine.passes import Footprint, GroupBlock
 from dhsic.engine.plan import DriverStep
-from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.session import Session
-from dhsic.kernels.shared import SharedTiles
+from dhsic.kernels.grid import SharedTiles
 from dhsic.linalg import consecutive, spectrum, squared_norms
 from dhsic.nulls import (
     ChiSquareMixture,

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dhsic._arguments import RunOptions
+from dhsic._arguments import RowLabels, RunOptions
 from dhsic._random import generator
-from dhsic._rows import RowLabels
 from dhsic.io.variables import rows_of_samples
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import Permutation

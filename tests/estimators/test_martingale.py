@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, norm
 
 import dhsic
-from dhsic.engine.reduction import RowBlock
+from dhsic.engine.passes import RowBlock
 from dhsic.errors import ApproximateNullWarning, InvalidArgumentError
 from dhsic.statistics.martingale import PieceSumsPass
 from dhsic.statistics.orbit import Groups
