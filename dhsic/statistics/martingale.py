@@ -94,9 +94,8 @@ class PieceSumsPass(Pass[Vector]):
     ----------
     layout : Layout
         The features f and g with their squared norms, about provisional means.
-    n, row_multiple : int
-        Rows of the data, and of a piece; the last one may have fewer. Blocks are whole pieces,
-        whatever the chunks.
+    n, size : int
+        Rows of the data, and of a piece; the last one may have fewer.
     seed : int
         The seed of the test.
     name : str, optional
@@ -105,7 +104,7 @@ class PieceSumsPass(Pass[Vector]):
 
     layout: Layout
     n: int
-    row_multiple: int
+    size: int
     seed: int
     name: str = "sums of pieces"
 
@@ -120,9 +119,14 @@ class PieceSumsPass(Pass[Vector]):
         return cls(laid_out(features, BOTH[:1], norms=True)[1], session.n, size, session.seed)
 
     @property
+    def row_multiple(self) -> int:
+        """Blocks are whole pieces, whatever the chunks."""
+        return self.size
+
+    @property
     def count(self) -> int:
         """Pieces."""
-        return -(-self.n // self.row_multiple)
+        return -(-self.n // self.size)
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
@@ -131,9 +135,9 @@ class PieceSumsPass(Pass[Vector]):
 
     def within(self, block: RowBlock) -> Iterator[tuple[int, Iterator[list[Matrix]]]]:
         """Every piece in a block with its number, and its rows in their order, a tile at a time."""
-        for start in range(0, block.rows, self.row_multiple):
-            piece = (block.start + start) // self.row_multiple
-            rows = min(self.row_multiple, block.rows - start)
+        for start in range(0, block.rows, self.size):
+            piece = (block.start + start) // self.size
+            rows = min(self.size, block.rows - start)
             order = start + generator(self.seed, "groups", 1, piece).permutation(rows)
             tiles = (order[at : at + _TILE] for at in range(0, rows, _TILE))
             yield piece, ([x[tile] for x in block.values] for tile in tiles)
@@ -154,7 +158,7 @@ class PieceSumsPass(Pass[Vector]):
         scratch = self.layout.scratch(_TILE) + 8 * (
             2 * (math.prod(self.shape) + rows) + 4 * _TILE * sum(self.shape)
         )
-        state = -(-rows // self.row_multiple) * 8 * math.prod(self.shape)
+        state = -(-rows // self.size) * 8 * math.prod(self.shape)
         return Footprint(self.layout.nbytes + 2 * self.sums_bytes, scratch, state)
 
     def chunk(self, block: RowBlock) -> Any:
