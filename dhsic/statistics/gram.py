@@ -573,38 +573,31 @@ class GramPass(PermutedPass[PairSums]):
         return sums, grams
 
 
-class HeldLines(NamedTuple):
-    """All lines of a symmetric matrix of groups of b rows, and of rows that stay."""
+def held_lines(groups: RowGroups) -> tuple[Indices, Indices, Vector]:
+    """All lines of a symmetric matrix of groups of b rows, and of rows that stay.
 
-    rows: Indices
-    """Rows of the entries of D lines, shape (D, b)."""
-    columns: Indices
-    """Columns, shape (D, b)."""
-    weights: Vector
-    """How often each line is to be counted, shape (D,)."""
+    They are diagonals of every pair of groups, and rows that stay with every group.
 
-    @classmethod
-    def of(cls, groups: RowGroups) -> Self:
-        """Diagonals of every pair of groups, and rows that stay with every group."""
-        b, count = groups.size, groups.count
-        g, h, d = np.indices((count, count, b)).reshape(3, -1, 1)
-        # Half of the diagonals of a group with itself, and all of two different ones.
-        taken = ((g < h) | ((g == h) & (d <= b // 2)))[:, 0]
-        g, h, d = g[taken], h[taken], d[taken]
-        weights = np.where((g == h) & ((d == 0) | (2 * d == b)), 1.0, 2.0)[:, 0]
-        stay, met = np.indices((groups.n_left, count)).reshape(2, -1, 1)
-        i = np.arange(b)
-        return cls(
-            np.concatenate([b * g + i, np.broadcast_to(b * count + stay, (len(stay), b))]),
-            np.concatenate([b * h + (i + d) % b, b * met + i]),
-            np.append(weights, np.full(len(stay), 2.0)),
-        )
-
-    @staticmethod
-    def count_of(groups: RowGroups) -> int:
-        """How many they are."""
-        b, count = groups.size, groups.count
-        return count * (b // 2 + 1 + groups.n_left) + math.comb(count, 2) * b
+    Returns
+    -------
+    rows, columns : ndarray of int, shapes (D, b)
+        The entries of the lines.
+    weights : ndarray, shape (D,)
+        How often each line is to be counted.
+    """
+    b, count = groups.size, groups.count
+    g, h, d = np.indices((count, count, b)).reshape(3, -1, 1)
+    # Half of the diagonals of a group with itself, and all of two different ones.
+    taken = ((g < h) | ((g == h) & (d <= b // 2)))[:, 0]
+    g, h, d = g[taken], h[taken], d[taken]
+    weights = np.where((g == h) & ((d == 0) | (2 * d == b)), 1.0, 2.0)[:, 0]
+    stay, met = np.indices((groups.n_left, count)).reshape(2, -1, 1)
+    i = np.arange(b)
+    return (
+        np.concatenate([b * g + i, np.broadcast_to(b * count + stay, (len(stay), b))]),
+        np.concatenate([b * h + (i + d) % b, b * met + i]),
+        np.append(weights, np.full(len(stay), 2.0)),
+    )
 
 
 def add_held(
@@ -617,12 +610,12 @@ def add_held(
     of 20 for 200.
     """
     groups, length = reduction.groups, reduction.length
-    n, lines = groups.n, HeldLines.of(groups)
+    n, (rows, columns, weights) = groups.n, held_lines(groups)
     if groups.n_left:
         stay = np.s_[n - groups.n_left :, n - groups.n_left :]
         reduction.add_still(sums, reduction.joint_sums([gram[stay] for gram in grams]))
     # Places as an index are five times as quick as rows and columns.
-    places = n * lines.rows + lines.columns
+    places = n * rows + columns
     own = {
         left: _transform(grams[left].ravel()[places], length)
         for left in dict.fromkeys(left for left, _ in reduction.chosen)
@@ -632,16 +625,16 @@ def add_held(
         meeting.setdefault(right, []).append(c)
     # Cosets, and lines of each of them, that are gathered at a time.
     most = max(1, _GATHERED_BYTES // (length * reduction.dtype.itemsize))
-    count, kind = len(lines.weights), next(iter(own.values())).dtype
+    count, kind = len(weights), next(iter(own.values())).dtype
     step, part = min(len(reduction.cosets), max(1, most // count)), min(count, most)
-    weights = lines.weights.astype(kind)
+    weights = weights.astype(kind)
     # Written again and again: fresh pages take as long as transforms.
     gathered = np.empty((step, part, groups.size), reduction.dtype)
     spectra = np.empty((2, step, part, reduction.frequencies), kind)
     for m, every in orders.items():
         for r, d in itertools.product(range(0, len(every), step), range(0, len(weights), part)):
             some, at, on = every[r : r + step], slice(r, r + step), slice(d, d + part)
-            places = n * some[:, lines.rows[on]] + some[:, lines.columns[on]]
+            places = n * some[:, rows[on]] + some[:, columns[on]]
             here = np.s_[: len(places), : places.shape[1]]
             for right in (k for k in meeting if reduction.variables[k] == m):
                 # With "clip" it writes into the array at once.
@@ -903,10 +896,11 @@ class GramStatistic(Statistic[Any]):
             matrices = len(pairs.kernels) + pairs.shared.work_tiles + 1
             needed += 4 * reduction.rows_bytes + size * n * (2 * pairs.width + matrices * n)
             if pairs.orbit.shifted:
-                d, b = HeldLines.count_of(pairs.groups), pairs.groups.size
+                b, count = pairs.groups.size, pairs.groups.count
+                d = count * (b // 2 + 1 + pairs.groups.n_left) + math.comb(count, 2) * b  # lines
                 lefts = len({one[0] for one in pairs.chosen})
                 needed += d * (2 * size * pairs.frequencies * lefts + 16 * b) + _GATHERED_MOST
-                needed += 8 * n * (4 * pairs.groups.count + 3 * len(pairs.cosets))
+                needed += 8 * n * (4 * count + 3 * len(pairs.cosets))
             else:
                 name = "permutation null"
                 needed += session.runtime.threads * pairs.permuting_bytes(n)

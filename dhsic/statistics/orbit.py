@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial, reduce
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -134,8 +134,15 @@ class Groups(RowGroups):
         """Where runs start and stop, in the order of their segments."""
         first, last = np.array(bounds[:-1]), np.array(bounds[1:])
         # Vectorised over runs: a plan of many blocks asks for all of them at once.
-        pieces = [segment.pieces(first, last) for segment in self._segments]
-        positions = np.concatenate(pieces, axis=1).swapaxes(1, 2)
+        start, width, offset = self._segments[..., None]
+        length = self.count * width
+        # A segment is a circle: a run may go on from its end to its start, as a second piece, which
+        # is empty where it does not.
+        begin = (offset + first * width) % length
+        end = begin + (last - first) * width
+        starts, stops = [begin, np.zeros_like(begin)], [np.minimum(end, length), end - length]
+        ends = start + np.maximum([starts, stops], 0)
+        positions = ends.transpose(0, 3, 2, 1).reshape(2, len(first), 2 * len(start))
         # Rows left over belong to the row of a group after them, or to the last one.
         rows = positions + np.searchsorted(self._gaps, positions, side="left")
         return np.where(positions == self.count * self.size, self.n, rows)
@@ -170,7 +177,11 @@ class Groups(RowGroups):
 
     def _rows(self, group: int) -> Indices:
         """Rows of a group in their random order, shape (size,)."""
-        positions = np.concatenate([segment.positions(group) for segment in self._segments])
+        pieces = []
+        for start, width, offset in self._segments.T:
+            first = offset + group * width
+            pieces.append(start + np.arange(first, first + width) % (self.count * width))
+        positions = np.concatenate(pieces)
         rows = positions + np.searchsorted(self._gaps, positions, side="right")
         # At random within a group: a shift moves rows that lie far apart in the data.
         return generator(self.seed, "groups", 1, group).permutation(rows)
@@ -181,52 +192,20 @@ class Groups(RowGroups):
         return self.left - np.arange(self.n_left)
 
     @cached_property
-    def _segments(self) -> tuple[_Segment, ...]:
+    def _segments(self) -> Indices:
+        """Where every segment starts, rows of a group in it, and its offset, shape (3, segments).
+
+        Rows are counted without those that are left over; the rows of a group are consecutive ones
+        of each segment, from its offset on and around.
+        """
         # A single group has all rows anyway.
         parts = min(_SEGMENTS, self.size) if self.count > 1 else 1
-        rows = [self.size // parts + (k < self.size % parts) for k in range(parts)]
-        ends = accumulate((self.count * r for r in rows), initial=0)
+        widths = self.size // parts + (np.arange(parts) < self.size % parts)
+        lengths = self.count * widths
         # A design that was repeated 16 times had power 0.16 without the rotation, and 1.00 with it.
         rng = generator(self.seed, "groups", 0)
-        return tuple(
-            _Segment(start, r, self.count, int(rng.integers(self.count * r)))
-            for start, r in zip(ends, rows, strict=False)
-        )
-
-
-class _Segment(NamedTuple):
-    """Consecutive rows of all groups, counted without those that are left over."""
-
-    start: int
-    rows: int  # of a group
-    n_groups: int
-    offset: int
-
-    def positions(self, group: int) -> Indices:
-        """Those of a group, from the offset on and around."""
-        first = self.offset + group * self.rows
-        return self.start + np.arange(first, first + self.rows) % (self.n_groups * self.rows)
-
-    def pieces(self, first: Indices, last: Indices) -> Indices:
-        """Those of runs of groups: two pieces, of which one is empty where it does not go around.
-
-        Parameters
-        ----------
-        first, last : ndarray of int, shapes (runs,)
-            The groups first..last-1 of every run.
-
-        Returns
-        -------
-        ndarray, shape (2, 2, runs)
-            Starts and stops of both pieces.
-        """
-        length = self.n_groups * self.rows
-        # A segment is a circle: a run may go on from its end to its start.
-        begin = (self.offset + first * self.rows) % length
-        end = begin + (last - first) * self.rows
-        starts = [begin, np.zeros_like(begin)]
-        stops = [np.minimum(end, length), np.maximum(end - length, 0)]
-        return self.start + np.array([starts, stops])
+        offsets = [rng.integers(length) for length in lengths.tolist()]
+        return np.array([np.cumsum(lengths) - lengths, widths, offsets])
 
 
 def is_smooth(length: int, factors: Iterable[int] = _FACTORS) -> bool:

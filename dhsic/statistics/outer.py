@@ -211,6 +211,10 @@ class Features:
         # product sees.
         return features if self.factor is None else solve_lower(self.factor, features.T).T
 
+    def summed(self, features: Matrix) -> Matrix:
+        """Those of rows, of phi - c (b, D)."""
+        return self.whitened(features) if self.matrix is None else features @ self.matrix.T
+
     def carried(self, matrix: Matrix | None) -> Self:
         """What a pass needs of them, with a W of its own."""
         return replace(self, factor=None, matrix=matrix, sample=None, landmarks=None)
@@ -1184,7 +1188,7 @@ class MomentsPass(Pass[MomentSums]):
 
     Parameters
     ----------
-    layout : Layout or Terms
+    layout : Layout or Tuples
         The functions, and the crossings whose products are summed.
     n : int
         Rows of the data.
@@ -1635,12 +1639,11 @@ def _of_block(features: Sequence[Features], blocks: Sequence[_Block]) -> tuple[f
     """
     (raw, *_), _ = blocks
     b = len(raw)
-    summed = []
-    for one, (values, *_) in zip(features, blocks, strict=True):
-        about = values.astype(np.float64)
-        made = one.whitened(about) if one.matrix is None else about @ one.matrix.T
-        summed.append(made - made.mean(axis=0))
-    first, second = summed
+    summed = [
+        one.summed(values.astype(np.float64))
+        for one, (values, *_) in zip(features, blocks, strict=True)
+    ]
+    first, second = (values - values.mean(axis=0) for values in summed)
     # k_i and q_i, the squared norms about the mean, see `_of_features`.
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b

@@ -74,6 +74,8 @@ _COPIES = 4  # of the functions of a statistic while their norms are found
 class Tuples:
     """Two-sided statistics at landmark tuples, each at the landmarks that it keeps.
 
+    `TuplePass` sums for permutations, and `MomentsPass` the terms of the data with their products.
+
     Parameters
     ----------
     kernels : tuple of Kernel
@@ -166,9 +168,47 @@ class Tuples:
         return consecutive(self.sizes)
 
     @property
-    def n_values(self) -> int:
-        """Landmarks of all statistics together."""
+    def n_features(self) -> int:
+        """Landmarks of all statistics together, and so their terms."""
         return sum(self.sizes)
+
+    @cached_property
+    def crossings(self) -> tuple[Crossing, ...]:
+        """The products of the terms of every statistic."""
+        places = self.places, consecutive(q * q for q in self.sizes)
+        return tuple(Crossing((), (), at, at, square) for at, square in zip(*places, strict=True))
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the kernels of some of the rows, of what is made of them, and of the rows."""
+        tiles = sum(1 + kernel.work_tiles for kernel in self.kernels) * len(self.landmarks[0])
+        made = tiles + (len(self.pairs[0].left) + 5) * max(self.sizes)
+        widths = sum(map(self.width, range(len(self.kernels))))
+        return int(8 * min(rows, _TERM_ROWS) * (made + 3 * widths))
+
+    def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
+        """The terms of all statistics about their pilots, for rows of all variables, shape (b, Q).
+
+        Those of a pair are its centred products, whose mean is u where the pilots are the means;
+        those of a kernel without a left side are its own values about the pilots.
+        """
+        each = list(zip(self.kernels, self.landmarks, self.variables, strict=True))
+        # Products of float32 would leave the covariance indefinite once it is whitened.
+        terms = np.empty((self.n_features, len(values[0])), dtype)
+        # Of so few rows that the cache holds the kernels.
+        for start in range(0, len(values[0]), _TERM_ROWS):
+            on = slice(start, start + _TERM_ROWS)
+            tiles = [_values(k, z, values[m][on], self.dtype) for k, z, m in each]
+            about = [tile - self.pilot(k, slice(None)) for k, tile in enumerate(tiles)]
+            for pair, kept, at in zip(self.pairs, self.kept, self.places, strict=True):
+                of = (*pair.left, pair.right)
+                # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
+                first, *others = some = [about[k][kept] for k in of]
+                terms[at, on] = (
+                    math.prod(others, start=first)
+                    if len(of) < 3
+                    else expanded(some, [self.pilot(k, kept) for k in of])[0]
+                )
+        return terms.T
 
     @cached_property
     def sides(self) -> dict[Side, Indices]:
@@ -340,7 +380,7 @@ class TuplePass(PermutedPass[TupleSums]):
         """Bytes of the sums."""
         cosets = len(self.cosets)
         cross = (16 * self.frequencies or 8) * cosets
-        return self.tuples.n_values * (cross + 8 * (cosets + 1) * self.n_sides + 16)
+        return self.tuples.n_features * (cross + 8 * (cosets + 1) * self.n_sides + 16)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -360,9 +400,10 @@ class TuplePass(PermutedPass[TupleSums]):
 
     def chunk(self, block: GroupBlock) -> TupleSums:
         """Sums over a run of groups."""
-        t, b, cosets, f = self.tuples, self.groups.size, len(self.cosets), self.frequencies
-        cross = np.zeros((cosets, t.n_values, f or 1), np.complex128 if f else np.float64)
-        values, sides = np.zeros((2, t.n_values)), np.zeros((cosets + 1, self.n_sides, t.n_values))
+        b, cosets, f = self.groups.size, len(self.cosets), self.frequencies
+        q = self.tuples.n_features
+        cross = np.zeros((cosets, q, f or 1), np.complex128 if f else np.float64)
+        values, sides = np.zeros((2, q)), np.zeros((cosets + 1, self.n_sides, q))
         sums = TupleSums(cross, values[0], sides[:-1], sides[-1], values[1])
         for start in range(0, block.n_groups, self.together):
             stop = min(start + self.together, block.n_groups)
@@ -693,73 +734,6 @@ class Pointwise(Statistic[TupleSums]):
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The terms of statistics about their pilots, as functions of rows.
-
-    Those of a pair are its centred products, whose mean is u where the pilots are the means; those
-    of a kernel without a left side are its own values about the pilots.
-
-    Parameters
-    ----------
-    tuples : Tuples
-        The statistics.
-    """
-
-    tuples: Tuples
-
-    @property
-    def n_features(self) -> int:
-        """Terms of all statistics."""
-        return self.tuples.n_values
-
-    @cached_property
-    def crossings(self) -> tuple[Crossing, ...]:
-        """One a statistic."""
-        places = self.tuples.places, consecutive(q * q for q in self.tuples.sizes)
-        return tuple(Crossing((), (), at, at, square) for at, square in zip(*places, strict=True))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the statistics."""
-        return self.tuples.nbytes
-
-    def scratch(self, rows: int) -> int:
-        """Bytes of the kernels of some of the rows, of what is made of them, and of the rows."""
-        t = self.tuples
-        tiles = sum(1 + kernel.work_tiles for kernel in t.kernels) * len(t.landmarks[0])
-        made = tiles + (len(t.pairs[0].left) + 5) * max(t.sizes)
-        widths = sum(map(t.width, range(len(t.kernels))))
-        return int(8 * min(rows, _TERM_ROWS) * (made + 3 * widths))
-
-    def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
-        """All terms of rows, shape (b, Q)."""
-        t, every = self.tuples, slice(None)
-        each = list(zip(t.kernels, t.landmarks, t.variables, strict=True))
-        # Products of float32 would leave the covariance indefinite once it is whitened.
-        terms = np.empty((t.n_values, len(values[0])), dtype)
-        # Of so few rows that the cache holds the kernels.
-        for start in range(0, len(values[0]), _TERM_ROWS):
-            on = slice(start, start + _TERM_ROWS)
-            tiles = [_values(k, z, values[m][on], t.dtype) for k, z, m in each]
-            about = [tile - t.pilot(k, every) for k, tile in enumerate(tiles)]
-            for pair, kept, at in zip(t.pairs, t.kept, t.places, strict=True):
-                of = (*pair.left, pair.right)
-                # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-                first, *others = some = [about[k][kept] for k in of]
-                terms[at, on] = (
-                    math.prod(others, start=first)
-                    if len(of) < 3
-                    else expanded(some, [t.pilot(k, kept) for k in of])[0]
-                )
-        return terms.T
-
-
-def term_moments(n: int, tuples: Tuples, name: str) -> MomentsPass:
-    """The pass that sums the terms of statistics about their pilots, and their products."""
-    return MomentsPass(Terms(tuples), n, name=name)
-
-
-@dataclass(frozen=True)
 class LimitLaws(Statistic[MomentSums]):
     """T of every statistic, and its limit law: of a normal u of the same covariance.
 
@@ -795,7 +769,7 @@ class LimitLaws(Statistic[MomentSums]):
     def over(self, orbit: Orbit, cosets: range) -> MomentsPass:
         """The pass over the data as they are."""
         del cosets
-        return term_moments(orbit.groups.n, self.tuples, f"{self.null.name} null")
+        return MomentsPass(self.tuples, orbit.groups.n, name=f"{self.null.name} null")
 
     def step(self, session: Session, reduction: MomentsPass) -> DriverStep:
         """One covariance at a time, beside the moments of all."""
