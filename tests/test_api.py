@@ -169,6 +169,12 @@ def test_rare_events__have_a_bandwidth_of_their_own(kernels):
     assert [one.name for one in dhsic.plan(X, Y, threads=1).possible] == ["scan"]
 
 
+@pytest.mark.parametrize("estimator", ["nystrom-hsic", "nystrom-m", "v-hsic"])
+def test_pass_of_an_estimate__is_not_called_one_of_replicates(estimator):
+    found = dhsic.hsic(X[:1000], Y[:1000], estimator=estimator, rng=0)
+    assert [one.name.endswith(" sums") for one in found.passes] == [True]
+
+
 def test_rare_events__that_matter_are_found():
     y = Y + 30.0 * rare(np.arange(0, 9000, 1500))
     x = rare(np.arange(0, 9000, 1500))

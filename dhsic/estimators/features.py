@@ -290,7 +290,7 @@ class OnFeatures(Estimator):
             for one, covariance in zip(drawn.features, each, strict=True)
         )
         own = tuple(float(np.vdot(one, one)) for one in each) if self.largest == 1.0 else ()
-        moments = replace(moments, features=dict(enumerate(features)))
+        moments = replace(moments, features=features)
         return drawn._replace(features=features, moments=moments, own=own)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
