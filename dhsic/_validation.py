@@ -293,9 +293,14 @@ def read_method(argument: str, given: Any) -> Any:
     >>> read_method("estimator", "nystrom-m:n_landmarks=8sqrt,pairing=joint").pairing
     'joint'
     """
-    if not isinstance(given, str) or ":" not in given:
+    if not isinstance(given, str) or given == "auto":
         return given
-    name, _, text = given.partition(":")
+    name, colon, text = given.partition(":")
+    if name.strip() not in known_methods(argument):
+        # A name that is not known may be one of a plugin: these are loaded only now.
+        load_plugins()
+    if not colon:
+        return given
     maker = method_of_name(argument, name.strip())
     return maker(**read_fields(text, fields_of_method(maker), f"{argument} {name.strip()}"))
 
@@ -308,10 +313,8 @@ def method_of_name(argument: str, name: str) -> Maker:
     InvalidArgumentError
         The name is unknown.
     """
-    if name not in known_methods(argument):
-        # A name that is not known may be one of a plugin: these are loaded only now.
-        load_plugins()
     known = known_methods(argument)
+
     return known[check_choice(argument, name, list(known))]
 
 

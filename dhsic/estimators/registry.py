@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from dhsic._validation import (
     check_choice,
     check_integer,
-    load_plugins,
     name_methods,
     nearest,
     shown,
@@ -133,9 +132,6 @@ def find_estimator(
     InvalidArgumentError
         Unknown, or for fewer variables; the message names those that take more.
     """
-    # A name that is not known may be one of a plugin: these are loaded only now.
-    if isinstance(estimator, str) and estimator not in ESTIMATORS:
-        load_plugins()
     if isinstance(estimator, str):
         estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
     if type(estimator) not in ESTIMATORS.values():
@@ -191,8 +187,6 @@ def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
 def draws_replicates(null: str | Null) -> bool:
     """Whether a null distribution is made of replicates, as far as is known before it is chosen."""
     if isinstance(null, str):
-        if null not in ("auto", *NULLS):
-            load_plugins()
         return null == "auto" or null in _sharing()
     return isinstance(null, _Shared)
 
@@ -319,8 +313,6 @@ def _find_null(
     n_resamples: int | None,
     n_combinations: int,
 ) -> tuple[Null, str]:
-    if isinstance(null, str) and null not in ("auto", *NULLS):
-        load_plugins()
     supported = nulls_of(type(estimator))
     if not isinstance(null, str) and _stands(null, supported):
         if n_resamples is not None:
