@@ -25,28 +25,31 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_level, named_arguments, parse_seconds, shown
 from dhsic._version import __version__
-from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 from dhsic.engine.events import ignore
+from dhsic.engine.passes import Source, ValueKind, kinds_of, labels_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Budget, Runtime, current_client, graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimate, Estimator, Null
+from dhsic.estimators import VHSIC, Estimator, Null
+from dhsic.estimators.base import Estimate
 from dhsic.estimators.choose import (
     Planner,
     Runner,
     choose_estimator,
     described_plan,
+    draws_replicates,
+    find_estimator,
+    find_null,
     plan_once,
     planned,
+    takes_variables,
 )
 from dhsic.estimators.program import ChainMethod, Intervals, Method, Stages, keeping, usual_grid
-from dhsic.estimators.registry import draws_replicates, find_estimator, find_null, takes_variables
-from dhsic.io.folder import Folder
-from dhsic.io.held import held_sources, read_weights
-from dhsic.io.missing import GapTreatment, count_gaps
 from dhsic.io.open import names_of, open_labelled_data
+from dhsic.io.urls import Folder
+from dhsic.io.variables import GapTreatment, count_gaps, held_sources, read_weights
 from dhsic.kernels import (
     Candidates,
     Columns,
@@ -63,8 +66,8 @@ from dhsic.kernels.grid import SMOOTH
 from dhsic.kernels.wrap import stretched
 from dhsic.nulls import Chain, Replicates, TimeOrder, monte_carlo_error, pvalue
 from dhsic.results import AS_ASKED, VariableSummary
-from dhsic.statistics.exchangeable import check_codes, check_order, codes_of, moves_of
 from dhsic.statistics.neighbours import Neighbours
+from dhsic.statistics.orbit import check_codes, check_order, codes_of, moves_of
 
 Given = ParamSpec("Given")
 
@@ -569,9 +572,6 @@ def read_kernel(kernel: Any) -> Kernel | None:
     raise InvalidArgumentError(msg)
 
 
-_SHOWN = 1000
-
-
 def run_batch(
     session: Session,
     planner: Planner,
@@ -624,7 +624,7 @@ def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) 
         values, error = distribution.values, monte_carlo_error(p, len(distribution.values))
     else:
         # A law has no replicates: draws from it are shown in their place.
-        values, error = distribution.draws(generator(session.seed, "simulation"), _SHOWN), None
+        values, error = distribution.draws(generator(session.seed, "simulation"), 1000), None
     fields = {"statistic": float(outcome.statistic), "null_distribution": values}
     if outcome.strength is not None:
         # The statistic is that of the strongest combination; the score accounts for the choice.

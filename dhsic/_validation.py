@@ -205,9 +205,6 @@ def parse_seconds(value: Any) -> float:
     return seconds
 
 
-_SHOWN = 80
-
-
 def shown(value: object) -> str:
     """Describe a value for a message: its text where that fits a line.
 
@@ -217,7 +214,7 @@ def shown(value: object) -> str:
     ("'nystrom'", 'an ndarray of shape (60, 2)')
     """
     text = repr(value)
-    if len(text) <= _SHOWN and "\n" not in text and not isinstance(value, np.ndarray):
+    if len(text) <= 80 and "\n" not in text and not isinstance(value, np.ndarray):
         return text
     kind, shape = type(value).__name__, getattr(value, "shape", None)
     article = "an" if kind[0] in "aeiouAEIOU" or kind == "ndarray" else "a"
@@ -434,10 +431,9 @@ _CURVES = ("RocCurve", "PrecisionRecallCurve", "roc_curve", "precision_recall_cu
 
 _DISPLAYS = "take sklearn.metrics of the true directions and the scores"
 
-_RATES = "rates of machines were removed: a plan times a block of the data"
 
 REMOVED: Final[dict[str, str]] = {
-    "--calibrate": _RATES,
+    "--calibrate": "rates of machines were removed: a plan times a block of the data",
     "cause conditional": "it is called dhsic cause residuals",
     "--group": "write --column-group NAME=COLUMNS",
     **dict.fromkeys(("row_groups", "--row-groups"), "rows that belong together are groups"),

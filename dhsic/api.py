@@ -33,26 +33,19 @@ from dhsic._arguments import (
     variable_summary,
 )
 from dhsic._validation import check_choice, check_level, shown
-from dhsic.engine.jackknife import Deletion
 from dhsic.engine.plan import Plan, plans
-from dhsic.engine.session import Session
+from dhsic.engine.session import Deletion, Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import (
-    COCO,
-    VHSIC,
-    Estimator,
-    EstimatorName,
-    GridOutcome,
-    Null,
-    NullName,
-    NystromHSIC,
-    WitnessFunctions,
-)
+from dhsic.estimators import COCO, Estimator, EstimatorName, Null, NullName, WitnessFunctions
+from dhsic.estimators.base import GridOutcome
 from dhsic.estimators.choose import choose_estimator, plan_once, run_null
+from dhsic.estimators.exact import VHSIC
+from dhsic.estimators.features import NystromHSIC
 from dhsic.estimators.program import Intervals, assessments, plan_of_blocks
-from dhsic.io.missing import GapTreatment, Missing
-from dhsic.kernels import Combinations, Grid
+from dhsic.io.variables import GapTreatment, Missing
+from dhsic.kernels import Grid
+from dhsic.kernels.grid import Combinations
 from dhsic.nulls import Shifts, TimeOrder, pvalues
 from dhsic.report import Findings
 from dhsic.results import (
@@ -63,10 +56,9 @@ from dhsic.results import (
     VariableSummary,
     pvalue_text,
 )
-from dhsic.statistics.exchangeable import Series
 from dhsic.statistics.jackknife import Jackknifed, Parts, jackknife
 from dhsic.statistics.neighbours import Neighbours
-from dhsic.statistics.orbit import Orbit
+from dhsic.statistics.orbit import Orbit, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -469,6 +461,8 @@ class DependenceDifference(RunFields):
     (True, True)
     """
 
+    _tabular: ClassVar[bool] = False
+
     names: tuple[str, ...]
     estimator: str
     estimates: tuple[float, float]
@@ -680,7 +674,6 @@ LagEstimator = Literal["auto", "v-hsic", "nystrom-hsic"]
 Vector = NDArray[np.float64]
 
 _LEVEL = 0.05
-_LARGEST = 4  # rows for one of the largest lag: of a lag l, l of n pairs of rows are none
 _PIECE = 2**14  # rows at least
 _TIMES = 64  # the largest lag, or the least L, of a piece
 
@@ -736,8 +729,6 @@ class LagScan(RunFields):
     >>> scan.lags[int(scan.cka.argmax())], scan.dependent()
     (2, (2,))
     """
-
-    _tabular: ClassVar[bool] = True
 
     lags: tuple[int, ...]
     statistics: Vector
@@ -1065,7 +1056,7 @@ def _scanned(
 
 def _read_lags(lags: Any, rows: int) -> tuple[int, ...]:
     """Lags that were given one by one, or the largest of them."""
-    most = rows // _LARGEST
+    most = rows // 4  # of a lag l, l of n pairs of rows are none
     listed: Any = lags if isinstance(lags, Sequence | np.ndarray) else ()
     if _is_whole(lags):
         listed = range(-lags, lags + 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import zarr
@@ -31,8 +31,8 @@ from dhsic._validation import (
 )
 from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
-from dhsic.engine.inventory import describe_sources
 from dhsic.engine.runtime import Runtime, forget_peak, peak_bytes
+from dhsic.engine.session import describe_sources
 from dhsic.engine.units import format_count
 from dhsic.errors import ClusterError, DataError, InvalidArgumentError, needing
 from dhsic.estimators import ESTIMATORS
@@ -97,7 +97,6 @@ class ScalingStudy(Result):
     (('landmarks',), 2)
     """
 
-    _tabular: ClassVar[bool] = True
     runs: tuple[Row, ...]
 
     @property

@@ -19,9 +19,9 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
 from dhsic.errors import DataError, InvalidArgumentError, needing
-from dhsic.estimators.registry import NULLS, Counted
-from dhsic.io.encode import unknown_column
-from dhsic.io.libraries import is_of, is_sparse
+from dhsic.estimators.choose import NULLS, Counted
+from dhsic.io.stored import is_of, is_sparse
+from dhsic.io.tables import unknown_column
 from dhsic.nulls import Control, Shifts, TimeOrder
 from dhsic.ranking import ColumnRanking, rank_features, select_features
 from dhsic.results import IndependenceTestResult
@@ -35,7 +35,6 @@ __all__ = [
     "dependence_score",
 ]
 
-_FEWEST_ROWS = 20
 _MANY_TIMES = 5  # the rows of a first test, where it saves more than it costs
 _FIRST_SHARE = 0.01
 _SURE = 1e-6
@@ -102,7 +101,7 @@ class PValue:
 
     def __post_init__(self) -> None:
         if self.first_rows is not None:
-            check_integer("first_rows", self.first_rows, minimum=_FEWEST_ROWS)
+            check_integer("first_rows", self.first_rows, minimum=20)
 
     def __call__(self, x: Any, y: Any, z: Any = None) -> float:
         """Return the p-value of the hypothesis that x and y are independent given z.

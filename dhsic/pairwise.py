@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import scipy
@@ -39,10 +39,9 @@ from dhsic.estimators.base import (
     guard_martingales,
     plan_of,
 )
-from dhsic.estimators.choose import choose_pairs
+from dhsic.estimators.choose import choose_pairs, find_null
 from dhsic.estimators.program import Intervals, keeping
-from dhsic.estimators.registry import find_null
-from dhsic.io.missing import GapTreatment
+from dhsic.io.variables import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import (
@@ -67,13 +66,17 @@ from dhsic.results import (
     floor_text,
     is_least,
 )
-from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import LEAVING, Jackknifed, Parts
-from dhsic.statistics.martingale_pairs import martingales_of_pairs, pairs_steps
-from dhsic.statistics.moments import moments_steps, second_moments, spectral_law
-from dhsic.statistics.orbit import Orbit
-from dhsic.statistics.outer import OuterStatistic, independent_rounding
-from dhsic.statistics.replicate import SHARE_OF_MANY, replicate, replicate_parts, replicate_steps
+from dhsic.statistics.martingale import martingales_of_pairs, pairs_steps
+from dhsic.statistics.orbit import SHARE_OF_MANY, Orbit, replicate, replicate_parts, replicate_steps
+from dhsic.statistics.outer import (
+    Features,
+    OuterStatistic,
+    independent_rounding,
+    moments_steps,
+    second_moments,
+    spectral_law,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,8 +143,6 @@ class DependenceMatrix(RunFields):
     >>> np.unravel_index(found.cka.argmin(), (3, 3))  # the pair that depends least
     (np.int64(0), np.int64(1))
     """
-
-    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     own_hsic: Vector

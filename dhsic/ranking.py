@@ -41,9 +41,17 @@ from dhsic._validation import (
     removed,
     shown,
 )
-from dhsic.engine.blocks import Gaps, ValueKind, filled, kinds_of, labels_of
+from dhsic.engine.passes import (
+    Footprint,
+    Gaps,
+    Pass,
+    RowBlock,
+    ValueKind,
+    filled,
+    kinds_of,
+    labels_of,
+)
 from dhsic.engine.plan import Plan, plans
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, UnknownArgumentError, needing
 from dhsic.estimators import Estimator, EstimatorName, GridOutcome, Null, NullName
@@ -54,13 +62,17 @@ from dhsic.estimators.base import (
     fitting_step,
     plan_of,
 )
-from dhsic.estimators.choose import choose_estimator, plan_once, planned
+from dhsic.estimators.choose import (
+    choose_estimator,
+    draws_replicates,
+    find_null,
+    plan_once,
+    planned,
+)
 from dhsic.estimators.program import Intervals, keeping, plan_with
-from dhsic.estimators.registry import draws_replicates, find_null
-from dhsic.io.encode import unknown_column
-from dhsic.io.missing import GapTreatment
 from dhsic.io.open import checked_names, frame_and_keys, names_of, open_one, pick_variables
-from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table
+from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table, unknown_column
+from dhsic.io.variables import GapTreatment
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 from dhsic.nulls import (
@@ -82,7 +94,7 @@ from dhsic.results import (
     is_least,
     kernel_text,
 )
-from dhsic.sensitivity.maps import column_sensitivities, map_passes
+from dhsic.sensitivity import column_sensitivities, map_passes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -267,7 +279,6 @@ class ColumnRanking(RunFields):
     ('x[2]', ('x[2]',))
     """
 
-    _tabular: ClassVar[bool] = True
     _shown: ClassVar[Sequence[str]] = (
         *("rank", "term", "sensitivity", "estimate", *_INTERVALS["hsic"]),
         *("cka", *_INTERVALS["cka"], "p_value", "p_adjusted", "p_holm", "p_max_t", "constant"),
@@ -882,8 +893,6 @@ class ColumnSelection(RunFields, BarResult):
     >>> found.names, found.columns, len(found.passes)
     (('x[2]',), ((2,),), 1)
     """
-
-    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     columns: tuple[tuple[int, ...], ...]

@@ -53,7 +53,6 @@ Readers raise TypeError, ValueError or KeyError of anything else.
 
 _STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
 _SHOWN = 20
-_REPR = 390  # characters
 _CELL = 64
 
 
@@ -78,7 +77,7 @@ class Result:
     ['term', 'statistic', 'p_value', 'estimate', 'conf_low', 'conf_high']
     """
 
-    _tabular: ClassVar[bool] = False
+    _tabular: ClassVar[bool] = True  # whether its text has the records below the lines
     _shown: ClassVar[Sequence[str]] = ()  # columns of the text; all but the method where empty
     _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
 
@@ -284,7 +283,7 @@ class Result:
         name = type(self).__name__
         brief = (printable(" ".join(text.split())) for text in self._brief())
         told = ", ".join(filter(None, brief))
-        most = _REPR - len(name) - len("<: >")
+        most = 390 - len(name) - len("<: >")
         return f"<{name}: {told if len(told) <= most else told[: most - 1] + '…'}>"
 
     def __str__(self) -> str:
@@ -445,6 +444,8 @@ class DependenceEstimate(RunFields):
     ('squared HSIC', True)
     """
 
+    _tabular: ClassVar[bool] = False
+
     estimate: float
     quantity: str
     estimator: str
@@ -523,13 +524,10 @@ class DependenceEstimate(RunFields):
         return [estimate, self.estimator, f"n = {self.n:,}", names + more]
 
 
-_MOST_COUNTS = 3
-
-
 def _counts(numbers: int | tuple[int, ...]) -> str:
     """One number, or one a variable; the least and the most where they are many."""
     each = (numbers,) if isinstance(numbers, int) else numbers
-    if len(each) > _MOST_COUNTS:
+    if len(each) > 3:
         return f"{min(each):,} to {max(each):,}"
     return " and ".join(f"{n:,}" for n in each)
 

@@ -13,16 +13,20 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, update_wrapper
 from inspect import signature, unwrap
 from time import perf_counter
-from typing import Any, ClassVar, Final, Literal, ParamSpec
+from typing import Any, Final, Literal, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import named_arguments
-from dhsic.engine.blocks import (
+from dhsic.engine.events import PassStarted, RunStarted, Unit
+from dhsic.engine.passes import (
     BLOCK_BYTES,
     GROUPS,
     PAIRS,
+    Pass,
+    Ranges,
+    RowGroups,
     Source,
     block_bounds,
     cut_bytes,
@@ -31,8 +35,6 @@ from dhsic.engine.blocks import (
     spans_of,
     together,
 )
-from dhsic.engine.events import PassStarted, RunStarted, Unit
-from dhsic.engine.reduction import Pass, Ranges, RowGroups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.units import format_bytes, format_count, format_seconds
 from dhsic.errors import MemoryBudgetError
@@ -257,8 +259,6 @@ class Plan(BarResult):
     >>> plan.fits, [step.name for step in plan.passes]
     (True, ['shifts'])
     """
-
-    _tabular: ClassVar[bool] = True
 
     n: int
     variables: tuple[str, ...]

@@ -13,8 +13,7 @@ from dhsic._random import generator
 from dhsic.io.variables import rows_of_samples
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import Permutation
-from dhsic.statistics.exchangeable import Groups
-from dhsic.statistics.orbit import orbit_of
+from dhsic.statistics.orbit import Groups, orbit_of
 
 FEWEST = 512  # shifts that tests of all pairs of rows take at least, where there are so many rows
 

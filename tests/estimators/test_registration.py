@@ -23,9 +23,9 @@ from dhsic.estimators import (
     Outcome,
     plan_of,
 )
-from dhsic.estimators.registry import nulls_of
+from dhsic.estimators.choose import nulls_of
 from dhsic.kernels import Gaussian, Kernel, parse
-from dhsic.kernels.text import FORMS
+from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Permutation, Replicates
 
 X, NOISE = np.random.default_rng(0).standard_normal((2, 80))
