@@ -62,8 +62,8 @@ _ELSEWHERE = {
     "n_landmarks": ("landmarks", "n_components", "m"),
 }
 
+# What makes values of the texts of an argument.
 READERS: dict[str, Callable[[Any], Any]] = {}
-"""What makes values of the texts of an argument."""
 _VARIABLES = ("x", "y", "z", "X", "Y", "Z", "a", "b", "variables")
 
 

@@ -92,10 +92,9 @@ _LEVEL = 0.05
 _RESAMPLES_OF_PAIR = 40  # which leave 0.025 for the smallest p-value by Holm
 _LAWS = 512  # mixtures at a time, of up to 40 kB each
 _WRITTEN = 2**18  # pairs at a time
+# Arrays of the zarr group of a matrix, with their columns; and those of intervals.
 PAIR_COLUMNS = dict.fromkeys(("x", "y", "estimate", "cka", "p_value", "p_adjusted"), 1)
-"""Arrays of the zarr group of a matrix, with their columns."""
 INTERVAL_COLUMNS = dict.fromkeys(("conf_low", "conf_high", "cka_low", "cka_high"), 1)
-"""The same of intervals, where they were asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -107,9 +107,6 @@ ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
 
 ColumnGroups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
 
-Joint = tuple[Kernel, Kernel] | None
-"""Kernels of all features as one variable and of the target, where there is a map of these."""
-
 
 _CONTROLS: Mapping[Control, str] = {
     "bh": "false discovery rate (BH)",
@@ -750,8 +747,13 @@ def plan_ranking() -> None:
     """
 
 
-def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel: Any) -> Joint:
-    """Kernels of the map of all features as one variable, refused before the first pass."""
+def _joint_kernels(
+    session: Session, by: By, feature_kernels: Any, target_kernel: Any
+) -> tuple[Kernel, Kernel] | None:
+    """Kernels of all features as one variable and of the target, where there is a map of these.
+
+    They are refused before the first pass.
+    """
     if by != "sensitivity":
         return None
     # The map is of one kernel on all columns together, so that a list of kernels has no meaning

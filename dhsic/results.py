@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
@@ -38,17 +38,15 @@ if TYPE_CHECKING:
 
 AS_ASKED = "as asked"
 
+# How the null of a series says that there are no more shifts of it.
 MOST_SHIFTS = "about as many as the lag allows"
-"""How the null of a series says that there are no more shifts of it."""
 
+# Metadata of a field that is neither written as JSON nor pickled; it needs a default.
 TRANSIENT: Final = MappingProxyType({"transient": True})
-"""Metadata of a field that is neither written as JSON nor pickled; it needs a default."""
 
+# How values of classes, and of those derived from them, are written as plain types and read;
+# readers raise TypeError, ValueError or KeyError of anything else.
 CODECS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
-"""How values of classes, and of those derived from them, are written as plain types and read.
-
-Readers raise TypeError, ValueError or KeyError of anything else.
-"""
 
 
 _STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
@@ -288,8 +286,8 @@ class Result:
 
     def __str__(self) -> str:
         facts, (header, *rows), more = self._texts()
-        table = _aligned_lines([header, *rows]) if rows else []
-        return "\n".join([*_aligned_lines(facts), *table, *more])
+        table = aligned([header, *rows]) if rows else []
+        return "\n".join([*aligned(facts), *table, *more])
 
     def _repr_html_(self) -> str:
         facts, (header, *rows), more = self._texts()
@@ -305,10 +303,12 @@ class Result:
         return facts, table, [f"... and {more:,} more"] if more > 0 else []
 
 
-def _aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of texts, in columns that are as wide as their widest; the last goes on."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    # Escaped first: an escape sequence has more characters than it takes on the screen.
+    cells = [list(map(printable, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -38,7 +38,6 @@ from dhsic.cli.running import (
     FILES,
     Request,
     Row,
-    aligned,
     arguments_of,
     judge,
     print_columns,
@@ -65,7 +64,7 @@ from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Control
 from dhsic.pairwise import PAIR_COLUMNS
-from dhsic.results import IndependenceTestResult, decision, pvalue_text
+from dhsic.results import IndependenceTestResult, aligned, decision, pvalue_text
 from dhsic.sensitivity import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 
