@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import zarr
@@ -98,7 +98,6 @@ class ScalingStudy(Result):
     (('landmarks',), 2)
     """
 
-    _tabular: ClassVar[bool] = True
     runs: tuple[Row, ...]
 
     @property

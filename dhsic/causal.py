@@ -227,6 +227,8 @@ class CausalDirection(RunFields, BarResult):
     ('x -> y', True)
     """
 
+    _tabular: ClassVar[bool] = False
+
     names: tuple[str, str]
     score: float
     forward: DirectionEvidence
@@ -767,7 +769,6 @@ class CausalDirections(BarResult):
     ['x1 -> x2', 'x2 -> x1']
     """
 
-    _tabular: ClassVar[bool] = True
     _leading: ClassVar[int] = 1
     _shown: ClassVar[Sequence[str]] = (
         *("term", "direction", "statistic", "hsic_forward", "hsic_backward"),
@@ -938,8 +939,6 @@ class AccuracyCurve(Result):
     >>> curve.accuracy.round(2)
     array([1.  , 1.  , 0.67])
     """
-
-    _tabular: ClassVar[bool] = True
 
     decision_rate: Vector
     accuracy: Vector
@@ -1228,8 +1227,6 @@ class DAG(Result):
     <DAG: a -> b, a -> c, b -> c, 3 nodes>
     """
 
-    _tabular: ClassVar[bool] = True
-
     names: tuple[str, ...]
     parents: Parents
 
@@ -1390,7 +1387,6 @@ class DAGScores(RunFields):
     True
     """
 
-    _tabular: ClassVar[bool] = True
     _leading: ClassVar[int] = 1
 
     names: tuple[str, ...]
@@ -1734,8 +1730,6 @@ class DAGSearch(RunFields):
     >>> found.order, len(found.ordering), len(found.pruning)
     (('x', 'y'), 2, 1)
     """
-
-    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     parents: Parents

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, Unpack, get_args
+from typing import Any, NamedTuple, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,8 +193,6 @@ class MeanEmbedding(BarResult):
     >>> both.n, both.integrate(lambda z: z[:, 0]).round(1)
     (6000, np.float64(0.5))
     """
-
-    _tabular: ClassVar[bool] = True
 
     kernel: Kernel
     landmarks: Vector

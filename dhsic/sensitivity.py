@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,8 +117,6 @@ class SensitivityMap(Result):
     >>> found.maps["x"].shape, found.samples.shape
     ((200, 3), (200,))
     """
-
-    _tabular: ClassVar[bool] = True
 
     of: Of
     value: float

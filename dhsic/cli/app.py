@@ -48,7 +48,6 @@ from dhsic.cli.command import (
     Options,
     Request,
     Row,
-    aligned,
     arguments_of,
     choices_of,
     first_words,
@@ -80,7 +79,7 @@ from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Control
 from dhsic.pairwise import PAIR_COLUMNS
-from dhsic.results import IndependenceTestResult, decision, pvalue_text
+from dhsic.results import IndependenceTestResult, aligned, decision, pvalue_text
 from dhsic.sensitivity import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 

@@ -74,6 +74,7 @@ from dhsic.kernels.grid import grid_fields, is_grid
 from dhsic.plots import figure_of
 from dhsic.ranking import usable_columns
 from dhsic.report import MemoryUse, Run, check_report, write_report
+from dhsic.results import aligned
 
 Options = dict[str, Any]
 STDERR = "-"
@@ -1406,11 +1407,3 @@ def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     click.echo(click.style(first, bold=True))
     for line in others:
         click.echo(line)
-
-
-def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of short texts whose columns stand one under another."""
-    # Escaped first: an escape sequence has more characters than it takes on the screen.
-    cells = [list(map(printable, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [_GAP.join(map(str.ljust, row, widths)).rstrip() for row in cells]

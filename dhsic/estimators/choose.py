@@ -20,7 +20,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from dhsic._validation import (
     check_choice,
     check_integer,
-    load_plugins,
     name_methods,
     nearest,
     shown,
@@ -502,9 +501,6 @@ def find_estimator(
     InvalidArgumentError
         Unknown, or for fewer variables; the message names those that take more.
     """
-    # A name that is not known may be one of a plugin: these are loaded only now.
-    if isinstance(estimator, str) and estimator not in ESTIMATORS:
-        load_plugins()
     if isinstance(estimator, str):
         estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
     if type(estimator) not in ESTIMATORS.values():
@@ -560,8 +556,6 @@ def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
 def draws_replicates(null: str | Null) -> bool:
     """Whether a null distribution is made of replicates, as far as is known before it is chosen."""
     if isinstance(null, str):
-        if null not in ("auto", *NULLS):
-            load_plugins()
         return null == "auto" or null in _sharing()
     return isinstance(null, _Shared)
 
@@ -597,8 +591,6 @@ def find_null(
     """
     if session.weights is not None:
         return _find_weighted(session.weights.rows, session.n, null, n_resamples, combinations)
-    if isinstance(null, str) and null not in ("auto", *NULLS):
-        load_plugins()
     supported, chosen, reason = nulls_of(type(estimator)), null, AS_ASKED
     if not isinstance(null, str) and _stands(null, supported):
         if n_resamples is not None:

@@ -1256,8 +1256,6 @@ class WitnessFunctions(BarResult):
     1.0
     """
 
-    _tabular: ClassVar[bool] = True
-
     coco: float
     first: WitnessFunction
     second: WitnessFunction
