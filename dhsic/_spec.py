@@ -99,12 +99,7 @@ def method_of_name(argument: str, name: str) -> Maker:
     return known[check_choice(argument, name, list(known))]
 
 
-def read_fields(
-    text: str,
-    known: Mapping[str, Any] | Sequence[str],
-    what: str,
-    value_of: Callable[[str], Any] | None = None,
-) -> dict[str, Any]:
+def read_fields(text: str, known: Mapping[str, Any] | Sequence[str], what: str) -> dict[str, Any]:
     """Read fields: values in their order, or ``field=value``, between commas or colons.
 
     Parameters
@@ -115,8 +110,6 @@ def read_fields(
         The fields, in order, as a mapping with their defaults.
     what : str
         What they are fields of, for messages.
-    value_of : callable, optional
-        Reads a value; numbers, true, false and none are such where not given.
 
     Returns
     -------
@@ -151,7 +144,7 @@ def read_fields(
         if name in given:
             msg = f"{what} must have each field once; got {name!r} twice: drop one"
             raise InvalidArgumentError(msg)
-        given[name] = (value_of or _value)(value)
+        given[name] = _value(value)
     return given
 
 
