@@ -6,42 +6,49 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._files import check_regular
 from dhsic._validation import check_flag, named_arguments, nearest, shown
-from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of
+from dhsic.engine.passes import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.chunks import METADATA, piece_shape, url_of
-from dhsic.io.encode import (
+from dhsic.io.stored import (
+    check_metadata,
+    holds_columns,
+    is_of,
+    is_sparse,
+    is_zarr,
+    marks_of,
+    open_stored,
+    opened_array,
+    piece_shape,
+    unmasked,
+)
+from dhsic.io.tables import (
     as_frame,
     check_type,
     check_whole,
     encode_matrix,
     frame_source,
     index_of_pandas,
+    is_table,
     joined,
     list_of_columns,
     names_of_columns,
+    open_table_variables,
     rare_labels_taken,
+    table_index,
     unknown_column,
 )
-from dhsic.io.libraries import holds_columns, is_of, is_sparse, is_zarr
-from dhsic.io.marks import marks_of, unmasked
-from dhsic.io.missing import check_missing, without_missing
-from dhsic.io.tables import is_table, open_table_variables, table_index
-from dhsic.io.urls import failure_of, is_url, storage_error
-from dhsic.io.variables import ColumnChoice, Labels, Variable
+from dhsic.io.variables import ColumnChoice, Labels, Variable, check_missing, without_missing
 
 _KNOWN = (
     "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
@@ -218,7 +225,17 @@ def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list
     for variable in variables:
         alone = isinstance(variable, str | int) or str(variable) in known
         listed = [variable] if alone else list_of_columns(variable, known)
-        chosen = [_key_of(name, known) for name in listed]
+        chosen = []
+        for name in listed:
+            # The name itself, or the only one that is the same as text.
+            if not (alike := known.get(str(name), [])):
+                raise unknown_column(str(name), list(known))
+            exact = [key for key in alike if key == name]
+            if len(alike) > 1 and not exact:
+                got = f"{name!r}, which may be {' or '.join(map(repr, alike))}"
+                msg = f"a column must be named by its key, got {got}: give the key itself"
+                raise InvalidArgumentError(msg)
+            chosen.append((exact or alike)[0])
         columns = [told(key) for key in chosen]
         names.append("+".join(columns))
         if not holds_columns(data):
@@ -240,19 +257,6 @@ def frame_and_keys(data: Any) -> tuple[Any, list[Any] | None]:
     named = data if is_of(data, "pandas", "DataFrame") else frame
     keys = getattr(named, "columns", None)
     return frame, None if keys is None else list(keys)
-
-
-def _key_of(name: Any, known: Mapping[str, Sequence[Any]]) -> Any:
-    """The key of a column: the name itself, or the only one that is the same as text."""
-    keys = known.get(str(name), ())
-    if not keys:
-        raise unknown_column(str(name), list(known))
-    exact = [key for key in keys if key == name]
-    if len(keys) > 1 and not exact:
-        got = f"{name!r}, which may be {' or '.join(map(repr, keys))}"
-        msg = f"a column must be named by its key, got {got}: give the key itself"
-        raise InvalidArgumentError(msg)
-    return (exact or keys)[0]
 
 
 def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[Variable]:
@@ -615,16 +619,37 @@ def _labelled(x: Any, name: str) -> Variable:
 
 def _dask_frame(x: Any, name: str) -> Variable:
     """A Dask data frame or a column of one; known categories become codes."""
+    from pandas.api import types
+
+    def as_floats(part: Any) -> Any:
+        # Integers that lose digits so are refused.
+        check_exact(f"variable {name!r}", *(part[label].dropna().to_numpy() for label in part))
+        return part.astype(np.float64)
+
     # A series has no columns to assign codes to.
     frame = x.to_frame(name if x.name is None else x.name) if x.ndim == 1 else x
     names = names_of_columns(frame.columns)
     frame = frame.rename(columns=dict(zip(frame.columns, names, strict=True)))
-    kinds = {column: _dask_kind(frame[column], column, name) for column in frame.columns}
+    kinds: dict[str, ValueKind] = {}
+    for label in frame.columns:
+        column = frame[label]
+        if isinstance(column.dtype, types.CategoricalDtype) and column.cat.known:
+            kinds[label] = "category"
+        elif types.is_bool_dtype(column.dtype):
+            kinds[label] = "boolean"
+        elif types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype):
+            kinds[label] = "number"
+        else:
+            msg = (
+                f"column {label!r} of variable {name!r} must hold numbers or known categories, got "
+                f"{column.dtype}: call .astype('category').cat.as_known() on labels"
+            )
+            raise DataError(msg)
     codes = {c: frame[c].cat.codes for c, kind in kinds.items() if kind == "category"}
     frame = frame.assign(**{c: code.where(code >= 0) for c, code in codes.items()})  # else missing
     # Columns of several types would become objects.
     if len(set(map(str, frame.dtypes))) > 1 or hasattr(frame.dtypes.iloc[0], "na_value"):
-        frame = frame.map_partitions(_as_floats, name)
+        frame = frame.map_partitions(as_floats)
     labels = None if x.ndim == 1 and x.name is None else tuple(kinds)
     # A frame of Dask does not know its rows until they are counted: of the partitions that the
     # array will have, since Dask joins small ones of Parquet where columns are chosen.
@@ -632,29 +657,6 @@ def _dask_frame(x: Any, name: str) -> Variable:
     (lengths,) = compute_graphs(frame.map_partitions(len))
     source = _graph(frame.to_dask_array(lengths=tuple(lengths), optimize=False), name)
     return replace(source, kinds=tuple(kinds.values()), labels=labels)
-
-
-def _as_floats(part: Any, name: str) -> Any:
-    """A partition of a frame, of floats; integers that lose digits so are refused."""
-    columns = (part[column].dropna().to_numpy() for column in part.columns)
-    check_exact(f"variable {name!r}", *columns)
-    return part.astype(np.float64)
-
-
-def _dask_kind(column: Any, label: Any, name: str) -> ValueKind:
-    from pandas.api import types
-
-    if isinstance(column.dtype, types.CategoricalDtype) and column.cat.known:
-        return "category"
-    if types.is_bool_dtype(column.dtype):
-        return "boolean"
-    if types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype):
-        return "number"
-    msg = (
-        f"column {label!r} of variable {name!r} must hold numbers or known categories, got "
-        f"{column.dtype}: call .astype('category').cat.as_known() on labels"
-    )
-    raise DataError(msg)
 
 
 def _graph(x: Any, name: str) -> Variable:
@@ -737,78 +739,6 @@ def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> Variable:
     return replace(open_array(array, name), allow_missing_chunks=allow_missing_chunks)
 
 
-def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = False) -> Any:
-    """Open a zarr array or group at a path or URL; `fills` as of `dhsic.io.storage.remote_store`.
-
-    Raises
-    ------
-    DataError
-        There is none.
-    """
-    import zarr  # slow to import, and arrays in memory do without
-
-    opener = zarr.open_array if kind == "array" else zarr.open_group
-    if not is_url(path):
-        check_metadata(path)
-        # A disk lists the arrays, and consolidated metadata may be older than they are.
-        opener = opener if kind == "array" else partial(opener, use_consolidated=False)
-        return _opened_array(opener, path, kind, None)
-    from dhsic.io.storage import remote_store  # by zarr
-
-    store = remote_store(path, fills=fills)
-    try:
-        # Format by format, since a store may refuse to say that the names of the other are absent.
-        return _opened_array(opener, store, kind, 3)
-    except DataError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
-            raise
-        return _opened_array(opener, store, kind, 2)
-
-
-def _opened_array(
-    opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None
-) -> Any:
-    try:
-        return opener(place, mode="r", zarr_format=zarr_format)
-    except DhsicError:
-        raise
-    except Exception as error:
-        if isinstance(place, str) and os.path.isfile(place):
-            msg = (
-                f"{place!r} is no zarr {kind}, and its name is not that of a table: give a CSV "
-                "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python by pandas"
-            )
-            raise DataError(msg) from error
-        # A folder that is none of Parquet by its own names; all of a disk would take long to list.
-        below = Path(place) if isinstance(place, str) and os.path.isdir(place) else None
-        if below and any(chain(below.glob("*/*.parquet"), below.glob("*/*/*.parquet"))):
-            msg = f"{place!r} is a folder of Parquet files: end its name in .parquet"
-            raise DataError(msg) from error
-        url = url_of(place)
-        what = f"{url or str(place)!r} is not a readable zarr {kind}"
-        if url and failure_of(error).answered and not isinstance(error, FileNotFoundError):
-            raise storage_error(what, error, url) from None
-        msg = f"{what} ({type(error).__name__}): check the path"
-        raise DataError(msg) from error
-
-
-def check_metadata(folder: str | os.PathLike[str]) -> None:
-    """Refuse a group or an array on a disk whose metadata are a pipe, for which zarr would wait.
-
-    Raises
-    ------
-    DataError
-        They are.
-    """
-    for path in (os.path.join(folder, name) for name in METADATA):
-        try:
-            if os.path.exists(path):
-                check_regular(path)
-        except OSError as error:
-            msg = f"{path!r} cannot be read ({error.strerror}): take an intact copy of the data"
-            raise DataError(msg) from error
-
-
 def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     """An array of zarr or columns of it, of the kinds and names that its attributes say.
 
@@ -822,7 +752,7 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     if array.ndim not in (1, 2):
         raise _shape_error(name, array.shape)
     # Its own metadata: those that a group or an open array has may be older.
-    array = _opened_array(zarr.open_array, array.store_path, "array", array.metadata.zarr_format)
+    array = opened_array(zarr.open_array, array.store_path, "array", array.metadata.zarr_format)
     if not all(0 < size <= _MOST_ROWS for size in (*(array.shards or ()), *array.chunks)):
         got = shown(tuple(array.chunks))
         msg = (
@@ -912,7 +842,25 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]
     array = match["array"].strip()
     label = array if match["columns"] is None else f"{array}[{match['columns'].strip()}]"
     name = (match["name"] or label).strip()
-    return name, array, _parse_columns(match["columns"], text)
+    if match["columns"] is None or match["columns"].strip() == ":":
+        return name, array, None
+    # Columns behind the colon that stands for all rows, as NumPy has it.
+    rows, comma, columns = match["columns"].partition(",")
+    columns = re.sub(r"^\[(.*)\]$", r"\1", columns.strip())
+    parts = [part.strip() for part in columns.split(",")]
+    if rows.strip() != ":" or not comma or not all(parts):
+        msg = (
+            "columns are written behind the rows, as [:, 0:10], [:, 0,2,5] or by name, got "
+            f"[{match['columns']}] in {text!r}: write [:, "
+            f"{match['columns'].strip(' :,') or 0}] if these are columns"
+        )
+        raise InvalidArgumentError(msg)
+    if len(parts) == 1 and _SLICE.fullmatch(parts[0]):
+        ends = (int(part) if part.strip() else None for part in parts[0].split(":"))
+        return name, array, slice(*ends)
+    # Numbers are places; a column whose name is a number is reached by its place alone.
+    places = re.compile(r"[-+]?\d+")
+    return name, array, [int(part) if places.fullmatch(part) else part for part in parts]
 
 
 def _chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) -> tuple[int, ...]:
@@ -934,25 +882,6 @@ def _chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) 
         msg = f"variable {variable!r} must choose {what}; got {chosen}"
         raise InvalidArgumentError(msg)
     return columns
-
-
-def _parse_columns(text: str | None, variable: str) -> slice | list[int | str] | None:
-    """Columns behind the colon that stands for all rows, as NumPy has it."""
-    if text is None or text.strip() == ":":
-        return None
-    rows, comma, columns = text.partition(",")
-    columns = re.sub(r"^\[(.*)\]$", r"\1", columns.strip())
-    parts = [part.strip() for part in columns.split(",")]
-    if rows.strip() != ":" or not comma or not all(parts):
-        msg = (
-            "columns are written behind the rows, as [:, 0:10], [:, 0,2,5] or by name, got "
-            f"[{text}] in {variable!r}: write [:, {text.strip(' :,') or 0}] if these are columns"
-        )
-        raise InvalidArgumentError(msg)
-    if len(parts) == 1 and _SLICE.fullmatch(parts[0]):
-        return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
-    # Numbers are places; a column whose name is a number is reached by its place alone.
-    return [int(part) if re.fullmatch(r"[-+]?\d+", part) else part for part in parts]
 
 
 # --- names and columns
@@ -1062,21 +991,20 @@ def coded_alike(samples: Sequence[Variable]) -> list[Variable]:
         None if columns[0] is None else tuple(dict.fromkeys(chain.from_iterable(columns)))
         for columns in zip(*filter(None, known), strict=True)
     ]
-    return [_recoded(sample, joint) for sample in samples]
-
-
-def _recoded(source: Variable, joint: Sequence[Labels]) -> Variable:
-    # Floats, since missing labels are NaN among the codes.
-    values = source.read(0, source.shape[0])
-    check_exact(f"variable {source.name!r}", values)
-    values = values.astype(np.float64)
-    for j, (here, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
-        if here is not None and labels is not None:
-            places = {label: code for code, label in enumerate(labels)}
-            # NaN stands behind the codes, for missing values.
-            codes = np.array([*(places[label] for label in here), np.nan])
-            values[:, j] = codes[np.nan_to_num(values[:, j], nan=len(here)).astype(np.intp)]
-    return replace(source, array=values, columns=None, categories=tuple(joint))
+    recoded = []
+    for sample in samples:
+        # Floats, since missing labels are NaN among the codes.
+        values = sample.read(0, sample.shape[0])
+        check_exact(f"variable {sample.name!r}", values)
+        values = values.astype(np.float64)
+        for j, (here, labels) in enumerate(zip(sample.categories or (), joint, strict=True)):
+            if here is not None and labels is not None:
+                places = {label: code for code, label in enumerate(labels)}
+                # NaN stands behind the codes, for missing values.
+                codes = np.array([*(places[label] for label in here), np.nan])
+                values[:, j] = codes[np.nan_to_num(values[:, j], nan=len(here)).astype(np.intp)]
+        recoded.append(replace(sample, array=values, columns=None, categories=tuple(joint)))
+    return recoded
 
 
 # --- rows that belong together
@@ -1098,19 +1026,29 @@ def check_row_labels(data: Iterable[Any]) -> None:
     DataError
         Labels differ or have another order, or the first dimension is that of others' columns.
     """
-    every = list(_single(data))
-    arrays = [x for x in every if is_of(x, "xarray", "DataArray")]
+    arrays, held, lazy = list[Any](), list[Any](), dict[str, Any]()
+    # Polars has no index, nor have arrays.
+    for x in _single(data):
+        if is_of(x, "pandas", "DataFrame", "Series"):
+            held.append(x.index)
+        elif is_of(x, "xarray", "DataArray") and x.ndim:
+            arrays.append(x)
+            held += [x.indexes[dim] for dim in x.dims[:1] if dim in x.indexes]
+        elif is_of(x, "pyarrow", "Table", "RecordBatch"):
+            stored = index_of_pandas(x.schema)
+            held += [x.select(stored).to_pandas().index] if stored else []
+        # An index of Dask is a series without one.
+        elif is_of(x, "dask.dataframe", "DataFrame", "Series") and hasattr(x, "index"):
+            expression = x.expr
+            while type(expression).__name__ == "Projection":  # columns of one frame
+                expression = expression.frame
+            lazy[str(expression._name)] = x
     for x, other in ((x, other) for x in arrays for other in arrays):
         # The rows of one are columns of the other: the lengths may agree by chance.
-        if x.dims[:1] != other.dims[:1] and set(x.dims[:1]) & set(other.dims):
+        if x.dims[0] != other.dims[0] and x.dims[0] in other.dims:
             got = f"{x.dims} and {other.dims}: call .transpose({x.dims[0]!r}, ...) on the second"
             msg = f"rows must be the first dimension of every variable, got {got}"
             raise DataError(msg)
-    # Polars has no index, nor have arrays.
-    held = [index for x in every if (index := _index_in_memory(x)) is not None]
-    # An index of Dask is a series without one.
-    frames = (x for x in every if is_of(x, "dask.dataframe", "DataFrame", "Series"))
-    lazy = {_origin(x): x for x in frames if hasattr(x, "index")}
     alike = all(index.equals(held[0]) for index in held[1:])
     if alike and len(lazy) + bool(held) < 2:
         return
@@ -1137,25 +1075,6 @@ def _single(data: Iterable[Any]) -> Iterator[Any]:
     """Variables, and those that are held by name, one by one."""
     for x in data:
         yield from _single(x[key] for key in x) if holds_columns(x) else (x,)
-
-
-def _index_in_memory(x: Any) -> Any:
-    """The index of the rows of pandas and xarray data, or of a table of Arrow that stores one."""
-    if is_of(x, "pandas", "DataFrame", "Series"):
-        return x.index
-    if is_of(x, "xarray", "DataArray") and x.ndim:
-        return x.indexes.get(x.dims[0])
-    if is_of(x, "pyarrow", "Table", "RecordBatch") and (stored := index_of_pandas(x.schema)):
-        return x.select(stored).to_pandas().index
-    return None
-
-
-def _origin(x: Any) -> str:
-    """The name of the frame of Dask that columns were chosen of."""
-    expression = x.expr
-    while type(expression).__name__ == "Projection":
-        expression = expression.frame
-    return str(expression._name)
 
 
 def _sums_of(index: Any) -> NDArray[np.uint64]:

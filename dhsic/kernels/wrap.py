@@ -15,10 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._json import CODECS, plain_value
-from dhsic._plugins import load_plugins
-from dhsic._spec import read_fields
-from dhsic._validation import check_choice
+from dhsic._validation import check_choice, load_plugins, read_fields
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.base import (
     AndersonDarling,
@@ -40,6 +37,7 @@ from dhsic.kernels.base import (
     Vector,
     as_sample,
 )
+from dhsic.results import CODECS, plain_value
 
 _ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
 _MEANS = 512  # prepared rows whose mean kernel is computed at a time

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 import dhsic
+from dhsic import conditional
 from dhsic._arguments import RunOptions
-from dhsic.conditional import independence
-from dhsic.engine.reduction import RowBlock
+from dhsic.engine.passes import RowBlock
 from dhsic.errors import ApproximateNullWarning, MemoryBudgetError, UnexplainedWarning
 from dhsic.integrations import PValue
 from dhsic.io.open import open_labelled_data
 from dhsic.kernels import Gaussian
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
-from dhsic.regression.ridge import MOST_FREEDOM, RIDGES, Folds
+from dhsic.regression import MOST_FREEDOM, RIDGES, Folds
 from tests import oracles
 
-WIDTH, EXCESS, FOLDS = independence._WIDTH, independence._EXCESS, independence.FOLDS
+WIDTH, EXCESS, FOLDS = conditional._WIDTH, conditional._EXCESS, conditional.FOLDS
 test_given = partial(dhsic.conditional_independence_test, rng=0)
 test_given.__test__ = False
 
@@ -43,7 +43,7 @@ def residuals_of_kernels(x, y, z, seed):
     """The features, regressions and sums of a run."""
     sources, _, _ = open_labelled_data((x, y, z), None, None, "refuse", {})
     session = RunOptions(seed, "float64", threads=1).over(sources)
-    return independence.KernelResiduals((Gaussian(), Gaussian()), (WIDTH, WIDTH)).run(session)
+    return conditional.KernelResiduals((Gaussian(), Gaussian()), (WIDTH, WIDTH)).run(session)
 
 
 def by_fold(seed, values, function):
@@ -119,7 +119,7 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
     given = design.of_given(z)
     # The first features of x are principal directions of its kernel as it is.
     kernel = Gaussian().fit(x).widened(WIDTH)
-    first = independence.Projection.principal(kernel, x, independence.MOST_DIRECTIONS, float)
+    first = conditional.Projection.principal(kernel, x, conditional.MOST_DIRECTIONS, float)
     regressors, targets = (v[others] - v[others].mean(axis=0) for v in (given, first(x)))
     assert 0.5 < len(own) * FOLDS / n < 1.5
     side = design.sides[0]
