@@ -833,7 +833,8 @@ class OnLandmarks(OnFeatures):
         )
         fitted, points, samples = fetch_landmarks(session, combinations, rows)
         session.step("prune landmarks")
-        tolerance, leading = tolerance_for(self.tolerance, session.dtype), fitted.kept_kernels
+        tolerance = tolerance_for(self.tolerance, session.dtype)
+        leading = {k for c in fitted.kept for k in fitted.chosen[c]}
         pairs = zip(fitted.kernels, fitted.variables, strict=True)
         kept = [
             self._pruned(session, kernel, m, points[m], tolerance, leads=k in leading)
