@@ -6,19 +6,22 @@ import importlib as _importlib
 import types as _types
 import typing as _typing
 
-from dhsic import _removed
 from dhsic import errors as errors
+from dhsic._validation import no_attribute as _no_attribute
 from dhsic._version import __version__ as __version__
+from dhsic.api import DependenceDifference as DependenceDifference
+from dhsic.api import LagScan as LagScan
+from dhsic.api import dependence_difference as dependence_difference
 from dhsic.api import hsic as hsic
 from dhsic.api import independence_test as independence_test
+from dhsic.api import lag_scan as lag_scan
 from dhsic.api import plan as plan
+from dhsic.api import plan_difference as plan_difference
+from dhsic.api import plan_lag_scan as plan_lag_scan
 from dhsic.api import witness_functions as witness_functions
 from dhsic.conditional import ConditionalIndependenceTestResult as ConditionalIndependenceTestResult
 from dhsic.conditional import conditional_independence_test as conditional_independence_test
 from dhsic.conditional import plan_conditional as plan_conditional
-from dhsic.difference import DependenceDifference as DependenceDifference
-from dhsic.difference import dependence_difference as dependence_difference
-from dhsic.difference import plan_difference as plan_difference
 from dhsic.embedding import MeanEmbedding as MeanEmbedding
 from dhsic.embedding import load_embedding as load_embedding
 from dhsic.embedding import mean_embedding as mean_embedding
@@ -48,9 +51,6 @@ from dhsic.interaction import plan_interaction as plan_interaction
 from dhsic.io.open import stored_array as stored_array
 from dhsic.kernels import Candidates as Candidates
 from dhsic.kernels import Grid as Grid
-from dhsic.lags import LagScan as LagScan
-from dhsic.lags import lag_scan as lag_scan
-from dhsic.lags import plan_lag_scan as plan_lag_scan
 from dhsic.nulls import Chain as Chain
 from dhsic.nulls import ChiSquare as ChiSquare
 from dhsic.nulls import FromReplicates as FromReplicates
@@ -65,12 +65,12 @@ from dhsic.pairwise import DependenceMatrix as DependenceMatrix
 from dhsic.pairwise import dependence_matrix as dependence_matrix
 from dhsic.pairwise import plan_matrix as plan_matrix
 from dhsic.ranking import ColumnRanking as ColumnRanking
+from dhsic.ranking import ColumnSelection as ColumnSelection
 from dhsic.ranking import plan_ranking as plan_ranking
 from dhsic.ranking import rank_features as rank_features
+from dhsic.ranking import select_features as select_features
 from dhsic.results import DependenceEstimate as DependenceEstimate
 from dhsic.results import IndependenceTestResult as IndependenceTestResult
-from dhsic.selection import ColumnSelection as ColumnSelection
-from dhsic.selection import select_features as select_features
 from dhsic.sensitivity import SensitivityMap as SensitivityMap
 from dhsic.sensitivity import sensitivity_map as sensitivity_map
 from dhsic.twosample import TwoSampleTestResult as TwoSampleTestResult
@@ -98,7 +98,7 @@ __all__ = [
 def __getattr__(name: str) -> _typing.Any:
     if name in _SUBMODULES:
         return _importlib.import_module(f"dhsic.{name}")
-    raise _removed.no_attribute(__name__, name)
+    raise _no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """``python -m dhsic`` does what ``dhsic`` does."""
 
-from dhsic.cli.commands import main
+from dhsic.cli.app import main
 
 if __name__ == "__main__":
     main(prog_name="dhsic")

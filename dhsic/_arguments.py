@@ -1,4 +1,4 @@
-"""Check the arguments of public functions, and convert them to values."""
+"""What public functions share: arguments, the choice of a method, and fields of results."""
 
 from __future__ import annotations
 
@@ -7,29 +7,49 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from inspect import Parameter, signature
 from time import perf_counter
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, cast, get_args, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
 import numpy as np
 
 from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike, resolve_seed
-from dhsic._rows import ALL_ROWS, RowLabels
-from dhsic._validation import check_choice, named_arguments, parse_seconds, shown
-from dhsic.engine.blocks import Source, ValueKind, kinds_of
+from dhsic._random import RngLike, generator, resolve_seed
+from dhsic._validation import check_choice, check_level, named_arguments, parse_seconds, shown
+from dhsic._version import __version__
 from dhsic.engine.events import ignore
+from dhsic.engine.passes import Source, ValueKind, kinds_of, labels_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Budget, Runtime, current_client, graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, Null
-from dhsic.estimators.choose import Planner, Runner, choose_estimator, plan_once, planned
-from dhsic.estimators.program import ChainMethod, Intervals, Method, Stages, usual_grid
-from dhsic.estimators.registry import draws_replicates, find_estimator, find_null, takes_variables
-from dhsic.io.folder import Folder
-from dhsic.io.held import held_sources, read_weights
-from dhsic.io.missing import GapTreatment, count_gaps
+from dhsic.estimators.base import Estimate
+from dhsic.estimators.choose import (
+    Planner,
+    Runner,
+    choose_estimator,
+    described_plan,
+    draws_replicates,
+    find_estimator,
+    find_null,
+    plan_once,
+    planned,
+    takes_variables,
+)
+from dhsic.estimators.program import ChainMethod, Intervals, Method, Stages, keeping, usual_grid
 from dhsic.io.open import names_of, open_labelled_data
+from dhsic.io.urls import Folder
+from dhsic.io.variables import GapTreatment, count_gaps, held_sources, read_weights
 from dhsic.kernels import (
     Candidates,
     Columns,
@@ -44,17 +64,20 @@ from dhsic.kernels import (
 )
 from dhsic.kernels.grid import SMOOTH
 from dhsic.kernels.wrap import stretched
-from dhsic.nulls import Chain
-from dhsic.results import AS_ASKED
-from dhsic.statistics.exchangeable import check_codes, codes_of, moves_of
+from dhsic.nulls import Chain, Replicates, TimeOrder, monte_carlo_error, pvalue
+from dhsic.results import AS_ASKED, VariableSummary
+from dhsic.statistics.neighbours import Neighbours
+from dhsic.statistics.orbit import check_codes, check_order, codes_of, moves_of
 
 Given = ParamSpec("Given")
+
 Returned = TypeVar("Returned")
+
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
+
 Precision = Literal["float64", "float32"]
-_VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
-_USUAL = Candidates()
-DROP_MISSING = "; missing='drop' drops those with NaN"
+
+Order = Literal["time"] | TimeOrder
 
 
 class UntimedArguments(TypedDict, total=False):
@@ -96,6 +119,65 @@ def takes_run(
     made.__annotations__ = function.__annotations__ | {one.name: one.annotation for one in every}
     del made.__annotations__[last.name]
     return cast(Callable[Given, Returned], made)
+
+
+class RowLabels(NamedTuple):
+    """Strata, groups, order and weights of the rows, see `dhsic.independence_test`."""
+
+    strata: Any = None
+    groups: Any = None
+    order: Order | None = None
+    weights: Any = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that have one a row, by their arguments."""
+        each = {"strata": self.strata, "groups": self.groups, "weights": self.weights}
+        return {what: labels for what, labels in each.items() if labels is not None}
+
+    def checked(self, missing: str) -> TimeOrder | None:
+        """The order, where none of them excludes another, whatever the data are."""
+        beside = [what for what in self.given if what != "weights"]
+        beside += ["order"] if self.order is not None else []
+        if self.weights is not None and beside:
+            msg = (
+                f"weights need independent draws, got {' and '.join(beside)} as well: leave "
+                "out the weights, or the others"
+            )
+            raise InvalidArgumentError(msg)
+        if self.weights is not None and missing == "pairwise":
+            msg = "weights need complete rows, got missing='pairwise' as well: take missing='drop'"
+            raise InvalidArgumentError(msg)
+        return check_order(self.order, strata=self.strata is not None)
+
+    def check_confidence(self, confidence: float | None, minimum: float | None = None) -> None:
+        """Refuse a level or a minimum that is none, or intervals of rows that depend or weigh.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Says which.
+        """
+        levels = ("confidence", confidence, "as 0.95"), ("minimum", minimum, "as 0.04")
+        asked = [what for what, value, _ in levels if value is not None]
+        for what, value, usual in levels:
+            if value is not None:
+                check_level(value, what, usual)
+        # Rows of a stratum are standardised together: with strata of two rows 63 % of intervals of
+        # 95 % held the truth.
+        each = {"order": self.order, **self.given}
+        given = [what for what, value in each.items() if value is not None]
+        if asked and given:
+            msg = (
+                f"intervals are for independent rows that count alike, got {' and '.join(given)} "
+                f"beside {' and '.join(asked)}: leave either out"
+            )
+            raise InvalidArgumentError(msg)
+
+
+ALL_ROWS = RowLabels()
+
+DROP_MISSING = "; missing='drop' drops those with NaN"
 
 
 @dataclass(frozen=True)
@@ -245,6 +327,11 @@ def read_given(
         several = [f"z{j}" for j in range(1, len(conditions) + 1)]
         names = names_of(variables, ["x", "y", *(several if len(conditions) > 1 else ["z"])])
     return variables, names
+
+
+_VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
+
+_USUAL = Candidates()
 
 
 def _read_kernels(
@@ -520,3 +607,129 @@ def read_kernel(kernel: Any) -> Kernel | None:
     got = f"the class: write {kernel.__name__}()" if made else shown(kernel)
     msg = f"kernels must be names or Kernel values, got {got}"
     raise InvalidArgumentError(msg)
+
+
+_SHOWN = 1000
+
+
+def run_batch(
+    session: Session,
+    planner: Planner,
+    runner: Runner,
+    estimator: Estimator,
+    combinations: Combinations,
+    null: Null,
+    kernels: Sequence[Kernel],
+    arguments: Sequence[str] = ("order", "groups", "strata"),
+    **described: Any,
+) -> Any:
+    """Plan a batch of pairs of kernels that share replicates, and run it.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    planner, runner : callable
+        What plans and runs an estimator with combinations of kernels.
+    estimator, combinations, null, kernels
+        What was chosen.
+    arguments : sequence of str, optional
+        Those that tell of rows, see `Neighbours`.
+    **described : object
+        What else its checkpoint is of.
+
+    Returns
+    -------
+    object
+        What the runner returns.
+    """
+    plan = planned(planner, estimator, session, combinations)
+    pilot = partial(session.timed, lambda part: runner(estimator, part, combinations))
+    session.begin(described_plan(plan, pilot, plan.estimator or estimator.name, null.name, kernels))
+    session.resume(estimator=estimator, kernels=kernels, null=null, **described)
+    neighbours = Neighbours(session, arguments)
+    found = runner(estimator, session, combinations)
+    neighbours.warn()
+    return found
+
+
+def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) -> dict[str, Any]:
+    """Run a test, and return the fields that its result has."""
+    kept = keeping(session, asked)
+    outcome, grid, stages = method.run(kept)
+    _, assessed = assess(kept, asked, outcome.estimate)
+    distribution = method.law(outcome.distribution)
+    p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
+    if isinstance(distribution, Replicates):
+        values, error = distribution.values, monte_carlo_error(p, len(distribution.values))
+    else:
+        # A law has no replicates: draws from it are shown in their place.
+        values, error = distribution.draws(generator(session.seed, "simulation"), _SHOWN), None
+    fields = {"statistic": float(outcome.statistic), "null_distribution": values}
+    if outcome.strength is not None:
+        # The statistic is that of the strongest combination; the score accounts for the choice.
+        fields = {
+            "statistic": outcome.strength.statistic,
+            "null_distribution": outcome.strength.replicates,
+            "score": float(outcome.statistic),
+            "null_scores": values,
+        }
+    return {
+        **fields,
+        "pvalue": p,
+        "pvalue_error": error,
+        "null": method.null.name,
+        "null_reason": "; ".join(filter(None, (method.null_reason, outcome.detail))),
+        "grid": grid,
+        "stages": stages,
+        **result_fields(session, method.estimator, method.estimator_reason, outcome.estimate),
+        **assessed,
+    }
+
+
+def assess(
+    session: Session, asked: Sequence[Intervals], tested: Estimate | None = None
+) -> tuple[list[Estimate], dict[str, Any]]:
+    """Run what is asked of an estimate; return an estimate each, and the fields of all."""
+    told = [one.run(session, tested) for one in asked]
+    fields = {name: value for _, some in told for name, value in some.items()}
+    return [estimate for estimate, _ in told], fields
+
+
+def result_fields(
+    session: Session, estimator: Any, reason: str, estimate: Estimate
+) -> dict[str, Any]:
+    """The fields that estimates and tests have."""
+    return {
+        "estimate": float(estimate.value),
+        "quantity": estimate.quantity,
+        "estimator": estimator.name,
+        "estimator_reason": reason,
+        "variables": tuple(map(variable_summary, session.sources, estimate.kernels)),
+        "landmarks": estimate.landmarks,
+        "features": estimate.features,
+        **run_fields(session),
+    }
+
+
+def run_fields(session: Session) -> dict[str, Any]:
+    """The fields of `dhsic.results.RunFields`; stored data must not have changed meanwhile."""
+    return {
+        "n": session.n,
+        "dropped": session.dropped,
+        "data": session.verify(),
+        "missing": tuple(gaps.rows for gaps in session.gaps),
+        "precision": session.dtype.name,
+        "seed": session.seed,
+        "passes": session.passes,
+        "seconds": perf_counter() - session.began,
+        "version": __version__,
+    }
+
+
+def variable_summary(source: Source, kernel: Kernel) -> VariableSummary:
+    """The name of a variable, its columns and the kernel that was taken."""
+    d = source.shape[1]
+    # The variable has the name of its one column already.
+    labels = labels_of(source) if d > 1 else None
+    return VariableSummary(source.name, d, kernel.spec(), labels)

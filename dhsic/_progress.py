@@ -17,7 +17,7 @@ from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from dhsic._text import NO_STREAM, is_terminal
+from dhsic._files import NO_STREAM, is_terminal
 from dhsic.engine.checkpoint import removed_at_end
 from dhsic.engine.events import Event, Listener, PassFinished, Position, Unit
 from dhsic.engine.units import format_bytes, format_count

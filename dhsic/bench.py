@@ -21,6 +21,7 @@ from zarr.codecs import Crc32cCodec
 
 from dhsic import plots
 from dhsic._arguments import Precision
+from dhsic._files import write_whole
 from dhsic._validation import (
     check_choice,
     check_flag,
@@ -28,11 +29,10 @@ from dhsic._validation import (
     check_path,
     check_progress,
 )
-from dhsic._whole import write_whole
 from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
-from dhsic.engine.inventory import describe_sources
 from dhsic.engine.runtime import Runtime, forget_peak, peak_bytes
+from dhsic.engine.session import describe_sources
 from dhsic.engine.units import format_count
 from dhsic.errors import ClusterError, DataError, InvalidArgumentError, needing
 from dhsic.estimators import ESTIMATORS

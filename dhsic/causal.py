@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from dhsic import plots
 from dhsic._arguments import (
     Kernels,
+    Order,
+    RowLabels,
     RunArguments,
     RunOptions,
     check_seeded,
@@ -31,26 +33,33 @@ from dhsic._arguments import (
     read_given,
     read_kernel,
     read_single_kernels,
+    run_fields,
     takes_run,
+    tested_fields,
 )
-from dhsic._fields import run_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
-from dhsic._removed import no_attribute
-from dhsic._rows import Order, RowLabels
-from dhsic._text import printable
-from dhsic._validation import check_choice, check_integer, check_level, named_arguments, shown
-from dhsic.engine.blocks import Source
+from dhsic._validation import (
+    check_choice,
+    check_integer,
+    check_level,
+    named_arguments,
+    no_attribute,
+    shown,
+)
 from dhsic.engine.events import StepStarted
+from dhsic.engine.passes import Source
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError, needing
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError, needing, printable
 from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
 from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import (
     choose_among,
+    find_estimator,
+    find_null,
     first_that_fits,
     plan_once,
     plan_test,
@@ -58,21 +67,11 @@ from dhsic.estimators.choose import (
     powers_below,
     telling,
 )
-from dhsic.estimators.registry import find_estimator, find_null
 from dhsic.features import ColumnFeatures
-from dhsic.io.folder import Folder
-from dhsic.io.held import held_in_memory
-from dhsic.io.missing import Missing
-from dhsic.io.variables import Variable, derived, join_rows, joined_source
-from dhsic.kernels import (
-    Combinations,
-    Gaussian,
-    Grid,
-    Kernel,
-    KernelName,
-    Linear,
-    OnColumns,
-)
+from dhsic.io.urls import Folder
+from dhsic.io.variables import Missing, Variable, derived, held_in_memory, join_rows, joined_source
+from dhsic.kernels import Combinations, Gaussian, Grid, Kernel, KernelName, OnColumns
+from dhsic.kernels.base import Linear
 from dhsic.nulls import Gamma, Permutation, Resampling, Spectral, pvalue, pvalues
 from dhsic.regression import (
     FEWEST_ROWS,
@@ -92,7 +91,7 @@ from dhsic.regression import (
 )
 from dhsic.report import Findings
 from dhsic.results import AS_ASKED, BarResult, IndependenceTestResult, Result, RunFields
-from dhsic.sensitivity.maps import column_sensitivities, map_passes
+from dhsic.sensitivity import column_sensitivities, map_passes
 from dhsic.statistics.neighbours import Neighbours
 
 if TYPE_CHECKING:

@@ -46,12 +46,13 @@ from dhsic._arguments import (
     choose_method,
     read_given,
     read_single_kernels,
+    result_fields,
     takes_run,
+    tested_fields,
 )
-from dhsic._fields import result_fields, tested_fields
 from dhsic._random import generator
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import ValueKind, kinds_of
+from dhsic.engine.passes import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
@@ -60,16 +61,15 @@ from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
 from dhsic.estimators import Estimate
 from dhsic.estimators.base import BANDWIDTH_ROWS, fitting_samples, plan_of
 from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, rows_at_quantiles
-from dhsic.io.held import held_sources
-from dhsic.io.missing import Missing
+from dhsic.io.variables import Missing, held_sources
 from dhsic.kernels import Columns, Gaussian, Kernel, KernelName, OnColumns, by_column, by_type
 from dhsic.kernels.wrap import stretched
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 from dhsic.nulls import ChiSquareMixture, pvalue
 from dhsic.regression import Folds, Ridges, SecondMoments, SecondMomentsPass
 from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult
-from dhsic.statistics.exchangeable import check_codes, codes_of, joined_codes, moves_of
 from dhsic.statistics.neighbours import Neighbours
+from dhsic.statistics.orbit import check_codes, codes_of, joined_codes, moves_of
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]

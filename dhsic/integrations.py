@@ -19,13 +19,12 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
 from dhsic.errors import DataError, InvalidArgumentError, needing
-from dhsic.estimators.registry import NULLS, Counted
-from dhsic.io.encode import unknown_column
-from dhsic.io.libraries import is_of, is_sparse
+from dhsic.estimators.choose import NULLS, Counted
+from dhsic.io.stored import is_of, is_sparse
+from dhsic.io.tables import unknown_column
 from dhsic.nulls import Control, Shifts, TimeOrder
-from dhsic.ranking import ColumnRanking, rank_features
+from dhsic.ranking import ColumnRanking, rank_features, select_features
 from dhsic.results import IndependenceTestResult
-from dhsic.selection import select_features
 
 __all__ = [
     "DependenceSelector",

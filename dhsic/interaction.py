@@ -11,41 +11,38 @@ from numpy.typing import NDArray
 
 from dhsic._arguments import (
     Kernels,
+    RowLabels,
     RunArguments,
     RunOptions,
     choose_measure,
     read_single_kernels,
+    result_fields,
+    run_batch,
     takes_run,
 )
-from dhsic._fields import result_fields, run_batch
-from dhsic._rows import RowLabels
-from dhsic._spec import name_methods
-from dhsic._text import printable
-from dhsic._validation import check_choice, shown
+from dhsic._validation import check_choice, name_methods, shown
 from dhsic.engine.plan import DriverStep, Plan, plans
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import InvalidArgumentError, printable
 from dhsic.estimators import VHSIC, Estimate, Estimator, GridOutcome, Null, NystromMHSIC, plan_of
 from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, fitting_step
-from dhsic.estimators.registry import find_null
-from dhsic.io.missing import Missing
+from dhsic.estimators.choose import find_null
+from dhsic.io.variables import Missing
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.shared import SharedTiles
+from dhsic.kernels.grid import SharedTiles
 from dhsic.nulls import Permutation, Resampling, Shifts, monte_carlo_error, pvalues
 from dhsic.results import IndependenceTestResult, pvalue_text
-from dhsic.statistics.gram import BATCH, PermutedGrams
-from dhsic.statistics.orbit import Orbit, Pair, orbit_of, tile_error, transform_error
+from dhsic.statistics.gram import BATCH, Matrix, PermutedGrams
+from dhsic.statistics.orbit import (
+    Orbit,
+    Pair,
+    measure,
+    orbit_of,
+    replicate_steps,
+    tile_error,
+    transform_error,
+)
 from dhsic.statistics.pointwise import means_of
-from dhsic.statistics.replicate import measure, replicate_steps
-from dhsic.statistics.tiles import Matrix
-
-__all__ = [
-    "INTERACTION_ESTIMATORS",
-    "Factorisation",
-    "InteractionTestResult",
-    "interaction_test",
-    "plan_interaction",
-]
 
 
 @dataclass(frozen=True)

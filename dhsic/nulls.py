@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate, count
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, get_args
@@ -1435,11 +1435,19 @@ def aggregate(
     weights = _combination_weights(count, reference, share)
     own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
     parts = [_Scores(np.full(len(replicates) + 1, -np.inf), 0.0, 0, -np.inf)] * 2
-    for columns in _bunches(len(replicates), count):
+    # Of millions of replicates each array takes as much as all of them: a few are of a bunch.
+    step = max(_BUNCH_BYTES // (8 * (len(replicates) + 1)), 1)
+    for start in range(0, count, step):
+        columns = slice(start, start + step)
         # Column after column, which are reduced in half the time.
         rows = np.asfortranarray(np.vstack([statistics[columns], replicates[:, columns]]))
         distances, errors, ties, spread = standardised(rows, rounding[columns], dtype)
-        own[columns] = _own_distance(rows, spread, ties)
+        # Of the data by itself: the formula of all rows cancels its digits where it lies far out.
+        rest, told = rows[1:], spread > ties
+        # Where all replicates are equal their deviation is 0, and the distance would be infinite.
+        least = math.sqrt(np.finfo(np.float64).eps) * spread
+        deviation = np.where(told, np.maximum(rest.std(axis=0), least), 1.0)
+        own[columns] = np.where(told, (rows[0] - rest.mean(axis=0)) / deviation, 0.0)
         np.maximum(strongest, distances[1:].max(axis=1), out=strongest)
         if soft:
             # log sum_c w_c exp(2 z_c) (Biggs et al. 2023, section 3). No derivative by a distance
@@ -1452,7 +1460,7 @@ def aggregate(
             # The slope of the arctangent is at most 1, so an error counts 1 / pi at most.
             distances = _counts_below(rows, ties) + 0.5 + np.arctan(distances) / math.pi
             errors /= math.pi
-        numbers = np.arange(columns.start, columns.stop)
+        numbers = np.arange(count)[columns]
         for k, taken in enumerate((first[columns], ~first[columns])):
             if taken.any():
                 some = distances[:, taken], errors[taken], numbers[taken]
@@ -1468,13 +1476,6 @@ def aggregate(
         pvalues(statistics, replicates, dtype, rounding),
         Strength(float(own.max()), strongest),
     )
-
-
-def _bunches(rows: int, count: int) -> Iterator[slice]:
-    """Columns that are taken at a time."""
-    # Of millions of replicates each array takes as much as all of them: a few are of a bunch.
-    step = max(_BUNCH_BYTES // (8 * (rows + 1)), 1)
-    return (slice(first, min(first + step, count)) for first in range(0, count, step))
 
 
 def standardised(
@@ -1513,8 +1514,15 @@ def standardised(
     # exchangeable under the null hypothesis, and the test exact.
     spread = rows.std(axis=0)
     # A column that does not vary beyond its ties is 0 in all rows, without an error.
-    errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
-    return _distances(rows, spread, ties), errors, ties, spread
+    n, told = len(rows), spread > ties
+    scale = np.where(told, spread, 1.0)
+    # With z the distance from the mean of all N rows that from the others is z sqrt(N / (N - 1 -
+    # z^2)).
+    z = np.where(told, (rows - rows.mean(axis=0)) / scale, 0.0)
+    # z^2 is at most N - 1, where all other rows are equal; rounding must not make the root
+    # negative.
+    distances = z * np.sqrt(n / np.maximum(n - 1 - z**2, n * np.finfo(np.float64).eps))
+    return distances, np.where(told, ties, 0.0) / scale, ties, spread
 
 
 def _combination_weights(count: int, reference: int | list[int], share: float) -> Vector:
@@ -1550,30 +1558,6 @@ def _evidence(scores: _Scores, share: float) -> Vector:
     below = np.searchsorted(np.sort(scores.values), scores.values - scores.rounding)
     evidence: Vector = -np.log10((n - below - 0.5) / n / share)
     return evidence
-
-
-def _distances(rows: Vector, spread: Vector, ties: Vector) -> Vector:
-    """Distance of every row from the mean of the others, in their standard deviations.
-
-    With z the distance from the mean of all N rows it is z sqrt(N / (N - 1 - z^2)). Columns in
-    which all rows are equal but for rounding say nothing.
-    """
-    n, told = len(rows), spread > ties
-    z = np.where(told, (rows - rows.mean(axis=0)) / np.where(told, spread, 1.0), 0.0)
-    # z^2 is at most N - 1, where all other rows are equal; rounding must not make the root
-    # negative.
-    distances: Vector = z * np.sqrt(n / np.maximum(n - 1 - z**2, n * np.finfo(np.float64).eps))
-    return distances
-
-
-def _own_distance(rows: Vector, spread: Vector, ties: Vector) -> Vector:
-    """That of row 0: the formula of all rows cancels its digits where it lies far out."""
-    others, told = rows[1:], spread > ties
-    # Where all replicates are equal their deviation is 0, and the distance would be infinite.
-    least = math.sqrt(np.finfo(np.float64).eps) * spread
-    deviation = np.where(told, np.maximum(others.std(axis=0), least), 1.0)
-    distance: Vector = np.where(told, (rows[0] - others.mean(axis=0)) / deviation, 0.0)
-    return distance
 
 
 def _counts_below(rows: Vector, ties: Vector) -> Vector:
@@ -1788,7 +1772,11 @@ def kernel_moments(gram: NDArray[np.floating[Any]]) -> KernelMoments:
     s = len(gram)
     centred = np.array(gram, np.float64)
     norms = centred.diagonal().copy()
-    whole = _mostly_tied(centred, norms)
+    largest = np.float64(np.abs(norms).max())
+    # |phi(x) - phi(z)|^2 = k(x, x) + k(z, z) - 2 k(x, z) is 0 where all three agree.
+    equal = np.abs(centred - norms) <= _EQUAL * largest
+    equal &= np.abs(centred - norms[:, None]) <= _EQUAL * largest
+    whole = bool((equal.sum(axis=1) > 1).mean() >= 0.5)
     # A row without itself meets s - 1 others.
     count = s if whole else s - 1
     np.fill_diagonal(centred, norms if whole else 0.0)
@@ -1805,23 +1793,10 @@ def kernel_moments(gram: NDArray[np.floating[Any]]) -> KernelMoments:
     # sum A^3 = <A^2, A>, without a third array of this size.
     cube = float(np.vdot(squares, centred)) / (s * count)
     # Variation below the rounding of the squared kernel is none.
-    if square <= _UNSEEN * _largest_norm(norms) ** 2:
+    if square <= _UNSEEN * largest**2:
         square = cube = 0.0
-    alike = bool(np.ptp(norms) <= _ALIKE * _largest_norm(norms))
+    alike = bool(np.ptp(norms) <= _ALIKE * largest)
     return KernelMoments(mean, square, cube, float(norms.mean()) - mean, alike)
-
-
-def _mostly_tied(gram: Vector, norms: Vector) -> bool:
-    """Whether half of the rows or more equal another one."""
-    # |phi(x) - phi(z)|^2 = k(x, x) + k(z, z) - 2 k(x, z) is 0 where all three agree.
-    same = _EQUAL * _largest_norm(norms)
-    equal = np.abs(gram - norms) <= same
-    equal &= np.abs(gram - norms[:, None]) <= same
-    return bool((equal.sum(axis=1) > 1).mean() >= 0.5)
-
-
-def _largest_norm(norms: Vector) -> np.float64:
-    return np.float64(np.abs(norms).max())
 
 
 @np.errstate(all="ignore")

@@ -14,9 +14,18 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic import plots
-from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
-from dhsic._fields import run_batch, run_fields, variable_summary
-from dhsic._rows import Order, RowLabels
+from dhsic._arguments import (
+    Kernels,
+    Order,
+    RowLabels,
+    RunArguments,
+    RunOptions,
+    choose_measure,
+    run_batch,
+    run_fields,
+    takes_run,
+    variable_summary,
+)
 from dhsic._validation import check_choice, check_level, shown
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
@@ -30,10 +39,9 @@ from dhsic.estimators.base import (
     guard_martingales,
     plan_of,
 )
-from dhsic.estimators.choose import choose_pairs
+from dhsic.estimators.choose import choose_pairs, find_null
 from dhsic.estimators.program import Intervals, keeping
-from dhsic.estimators.registry import find_null
-from dhsic.io.missing import GapTreatment
+from dhsic.io.variables import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import (
@@ -58,21 +66,21 @@ from dhsic.results import (
     floor_text,
     is_least,
 )
-from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import LEAVING, Jackknifed, Parts
-from dhsic.statistics.martingale_pairs import martingales_of_pairs, pairs_steps
-from dhsic.statistics.moments import moments_steps, second_moments, spectral_law
-from dhsic.statistics.orbit import Orbit
-from dhsic.statistics.outer import OuterStatistic, independent_rounding
-from dhsic.statistics.replicate import SHARE_OF_MANY, replicate, replicate_parts, replicate_steps
+from dhsic.statistics.martingale import martingales_of_pairs, pairs_steps
+from dhsic.statistics.orbit import SHARE_OF_MANY, Orbit, replicate, replicate_parts, replicate_steps
+from dhsic.statistics.outer import (
+    Features,
+    OuterStatistic,
+    independent_rounding,
+    moments_steps,
+    second_moments,
+    spectral_law,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "DependenceMatrix",
-    "dependence_matrix",
-]
 
 PairNull = Shifts | Spectral | Martingale
 PairNullName = Literal["auto", "shifts", "spectral", "martingale"]

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._removed import no_attribute
-from dhsic._text import printable
-from dhsic._validation import check_integer, check_level, check_number, shown
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError, needing
+from dhsic._validation import check_integer, check_level, check_number, no_attribute, shown
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError, needing, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

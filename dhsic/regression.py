@@ -19,19 +19,22 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic._arguments import RunOptions
+from dhsic._arguments import ALL_ROWS, RowLabels, RunOptions
 from dhsic._random import generator, random_keys
-from dhsic._rows import ALL_ROWS, RowLabels
-from dhsic._spec import method_of_name, name_methods
-from dhsic._validation import check_choice, check_integer, named_arguments, shown
-from dhsic.engine.blocks import Source, kinds_of
+from dhsic._validation import (
+    check_choice,
+    check_integer,
+    method_of_name,
+    name_methods,
+    named_arguments,
+    shown,
+)
+from dhsic.engine.passes import Footprint, Pass, RowBlock, Source, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.estimators.base import plan_of
-from dhsic.io.missing import Missing
-from dhsic.io.variables import Variable, derived
+from dhsic.io.variables import Missing, Variable, derived
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -12,15 +12,17 @@ from typing import Any, ClassVar, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import RunArguments, RunOptions, choose_method, takes_run
-from dhsic._fields import tested_fields
-from dhsic._plugins import load_plugins
-from dhsic._rows import RowLabels
-from dhsic._spec import name_methods
-from dhsic._validation import check_choice, shown
-from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
+from dhsic._arguments import (
+    RowLabels,
+    RunArguments,
+    RunOptions,
+    choose_method,
+    takes_run,
+    tested_fields,
+)
+from dhsic._validation import check_choice, load_plugins, name_methods, shown
+from dhsic.engine.passes import Moves, Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
-from dhsic.engine.reduction import Moves
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
@@ -38,25 +40,24 @@ from dhsic.estimators import (
     NystromHSIC,
     NystromMHSIC,
 )
+from dhsic.estimators.choose import is_added
 from dhsic.estimators.program import Intervals, Method
-from dhsic.estimators.registry import is_added
-from dhsic.io.held import held_sources
-from dhsic.io.missing import GapTreatment, Missing
 from dhsic.io.open import names_of, open_labelled_data, open_sample_data
-from dhsic.io.variables import Labels, Variable, codes_of_rows, pooled_samples, rows_of_samples
+from dhsic.io.variables import (
+    GapTreatment,
+    Labels,
+    Missing,
+    Variable,
+    codes_of_rows,
+    held_sources,
+    pooled_samples,
+    rows_of_samples,
+)
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
-from dhsic.kernels.dot import Codes
+from dhsic.kernels.base import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
-from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
 from dhsic.statistics.jackknife import Parts
-
-__all__ = [
-    "MMD_ESTIMATORS",
-    "SampleSummary",
-    "TwoSampleTestResult",
-    "plan_two_sample",
-    "two_sample_test",
-]
+from dhsic.statistics.orbit import RowSets, coded, moves_of, read_labels
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from benchmarks.shared.dependent_data import CASES as DEPENDENT
 from benchmarks.shared.null_data import KINDS, Drawing
 from benchmarks.shared.rejections import Drawn, Method, Source, whole
 from dhsic import causal
-from dhsic.estimators.registry import ESTIMATORS, nulls_of
+from dhsic.estimators.choose import ESTIMATORS, nulls_of
 
 NUMBERS = (2, 3, 4, 5)
 SIZES = (10, 50, 200, 300, 500, 1000, 5000, 10_000, 20_000)

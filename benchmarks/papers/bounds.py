@@ -33,7 +33,7 @@ from dhsic.analysis import (
     v_statistic_bound,
 )
 from dhsic.analysis import mean_embedding_bound as embedding_bound
-from dhsic.estimators.nystrom_m import squared_hsic
+from dhsic.estimators.pointwise import squared_hsic
 from dhsic.features import FourierFeatures
 from dhsic.kernels import Gaussian, Kernel
 from dhsic.landmarks import prune

@@ -1,5 +1,5 @@
 """The command line: ``dhsic``."""
 
-from dhsic.cli.commands import main
+from dhsic.cli.app import main
 
 __all__ = ["main"]

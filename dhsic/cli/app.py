@@ -1,4 +1,4 @@
-"""Behaviour of all commands: exit codes, errors and warnings in one line, interrupts."""
+"""The group of all commands: exit codes, errors and warnings in one line, interrupts."""
 
 from __future__ import annotations
 
@@ -13,20 +13,15 @@ from typing import Any, NoReturn
 
 import click
 
-from dhsic._removed import removed, removed_option
-from dhsic._text import NO_STREAM, brief_message, printable
-from dhsic.cli.interrupts import interruptible
-from dhsic.errors import DhsicError
+from dhsic._files import NO_STREAM
+from dhsic._validation import removed, removed_option
+from dhsic._version import __version__
+from dhsic.cli.options import in_shell
+from dhsic.cli.running import INTERNAL, INTERRUPTED, USAGE, interruptible
+from dhsic.cli.submit import cancel, result, runs, status, submit
+from dhsic.cli.table import COMMANDS, checkpoints, convert, demo, generate_command, methods
+from dhsic.errors import DhsicError, brief_message, printable
 from dhsic.io.urls import redacted
-
-INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
-FLAGS: dict[str, str] = {}  # by the argument, of all commands
-# Where a message has both, options stand before arguments in brackets.
-_CALLED = re.compile(
-    r" \((?:numeric|categorical|thousands|decimal|delimiter)=[^()]*\)"
-    r"|(?: \(|, in Python by )dhsic\.\w+\([^()]*\)\)?"
-    r"|\b([a-z_]+)=(?:\[?'([^']*)'\]?|True\b|(?=[ ,:;]|$))"
-)
 
 
 class Application(click.Group):
@@ -135,17 +130,6 @@ def _say(text: str) -> None:
         click.echo(brief_message(line), err=True)
 
 
-def in_shell(text: str) -> str:
-    """Write arguments of Python in a message as options: missing='drop' as --missing drop."""
-
-    def option(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return ""
-        return f"{FLAGS[found[1]]} {found[2] or ''}".rstrip() if found[1] in FLAGS else found[0]
-
-    return _CALLED.sub(option, text)
-
-
 @contextmanager
 def _logs_shown(shown: bool) -> Iterator[None]:
     """Show or hide logs of libraries on a failure, which the error tells in words for the user."""
@@ -155,3 +139,69 @@ def _logs_shown(shown: bool) -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+_EPILOG = """\b
+Start with
+  dhsic demo
+and then, on your own table,
+  dhsic test songs.csv --variable timbre=t1,t2,t3 --variable year
+or, where it does not fit the memory,
+  dhsic convert table songs.csv songs.zarr \\
+      --variable timbre=t1,t2,t3 --variable year=year
+  dhsic plan songs.zarr --variable timbre --variable year
+  dhsic test songs.zarr --variable timbre --variable year
+
+\b
+Exit codes: 0 the command ran, whatever a test decided; 1 internal error;
+2 bad usage or bad data; 130 interrupted.
+"""
+
+
+@click.group(
+    "dhsic",
+    cls=Application,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
+@click.version_option(__version__, prog_name="dhsic", message="%(prog)s %(version)s")
+@click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show tracebacks; may stand anywhere."
+)
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Test whether variables are independent, with kernels, on data of any length.
+
+    DATA is a zarr group of row-aligned arrays, or a CSV or Parquet file that fits in memory.
+    'generate' and 'convert' make zarr groups. 'plan' prints the cost of a test, 'test' runs it, and
+    'submit' sends it to a queue. 'rank' ranks many columns by their dependence on a target,
+    'matrix' compares all pairs, 'difference' tells on which of two variables a third depends more,
+    'sensitivity' maps a measure to rows and columns, 'two-sample' compares samples, 'interaction'
+    tests three variables, 'conditional' tests two given others, and 'cause' infers causes.
+    'methods' lists the texts of kernels, estimators and nulls.
+    """
+    # Help, and the exit code of success: nothing was asked for.
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+cause = click.Group(
+    "cause",
+    short_help="Infer causes from independent residuals.",
+    help="Infer causes from independent residuals.\n\n"
+    "The regression of a variable on its causes leaves residuals that are independent of them; in "
+    "the other direction residuals and variables usually depend on each other. The methods assume "
+    "smooth functions, additive noise and no hidden common cause. P-values are approximate, "
+    "because residuals are estimated.",
+)
+_tables = {name: command for name, command in COMMANDS.items() if " " not in name}
+for _name in COMMANDS.keys() - _tables.keys():
+    cause.add_command(COMMANDS[_name])
+
+# In the order of the help: make data, test them, look closer, then clusters and what they leave.
+for _command in (
+    *(generate_command, convert, *_tables.values(), cause, methods, demo),
+    *(submit, runs, status, result, cancel, checkpoints),
+):
+    main.add_command(_command)

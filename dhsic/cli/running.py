@@ -1,37 +1,397 @@
-"""The steps of every command: open data, plan or run, show progress, write results."""
+"""The steps of every command: open data, plan or run, tell of it, write results."""
 
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import shlex
+import shutil
+import signal
+import socket
+import sys
+import textwrap
+import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from errno import ENOSPC
 from functools import partial
+from inspect import signature
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
+from uuid import uuid4
 
 import click
+from click.core import ParameterSource
 
+from dhsic._files import disk_errors, is_terminal, parse_json, write_whole
 from dhsic._progress import progress_bar
-from dhsic._whole import disk_errors, write_whole
-from dhsic.cli.checkpoints import interrupts_keep
-from dhsic.cli.journal import STDERR, Journal, open_journal
-from dhsic.cli.output import print_columns, print_summary
-from dhsic.cli.recipes import code_of
-from dhsic.cli.request import Request, read_request
-from dhsic.cli.resources import client_at
-from dhsic.cli.signature import Options, function_of
-from dhsic.cluster import ClusterSpec
-from dhsic.cluster.report import dashboard_link, performance_report, worker_count
-from dhsic.engine.events import Event, RunStarted
+from dhsic._validation import fields_of_method, method_of_name, nearest
+from dhsic._version import __version__
+from dhsic.cli.options import DATA, LABELS, STDERR, Options, function_of, in_shell
+from dhsic.cluster import TLS, ClusterSpec, SchedulerAt, connect
+from dhsic.cluster.connection import dashboard_link, performance_report, worker_count
+from dhsic.engine.events import (
+    BlockFinished,
+    Event,
+    PassFinished,
+    PassStarted,
+    Position,
+    RunStarted,
+    as_json,
+)
+from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
-from dhsic.errors import needing
-from dhsic.io.urls import is_url, redacted
+from dhsic.errors import DhsicError, needing, printable
+from dhsic.io.open import open_group, open_group_labels, open_group_samples
+from dhsic.io.tables import is_table, text_of_columns
+from dhsic.io.urls import Folder, is_url, redacted
+from dhsic.io.variables import Variable
 from dhsic.io.zarr_output import check_new_group
+from dhsic.kernels import Candidates, Grid
+from dhsic.kernels.grid import grid_fields, is_grid
 from dhsic.plots import figure_of
+from dhsic.ranking import usable_columns
 from dhsic.report import MemoryUse, Run, check_report, write_report
+
+_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call of a public function as it was asked for.
+
+    Parameters
+    ----------
+    texts : list of str
+        The variables as they were typed.
+    sources : list of source
+        The variables.
+    arguments : dict
+        Arguments that planning and running share, besides the client.
+    cluster : ClusterSpec or None
+        A cluster to run on, in place of threads of this process.
+    """
+
+    texts: list[str]
+    sources: list[Any]
+    arguments: Options
+    cluster: ClusterSpec | None
+
+    def call(self, function: Callable[..., Any], **more: Any) -> Any:
+        """Call a function with the variables in their places."""
+        arguments = {**self.arguments, **more}
+        if "given" in arguments:
+            return function(*self.sources[:2], **{**arguments, "given": self.sources[2:]})
+        return function(*self.sources, **arguments)
+
+    def told(self, planner: Callable[..., Plan]) -> Plan:
+        """The plan where the run would be, with its seconds there.
+
+        Raises
+        ------
+        click.UsageError
+            It would run in jobs that are not there.
+        """
+        cluster = self.cluster
+        if cluster is not None and cluster.kind not in ("local", "scheduler"):
+            msg = (
+                f"a plan needs running workers, and --cluster would start jobs of {cluster.kind}: "
+                f"plan with --threads {cluster.threads}, the number of a worker"
+            )
+            raise click.UsageError(msg)
+        with client_at(cluster) as client:
+            plan: Plan = self.call(planner, client=client)
+            return replace(plan, times=plan.timed)
+
+
+def read_request(options: Options, parameters: Sequence[str]) -> Request:
+    """Open the data and translate the options, each of which is valid by itself.
+
+    Parameters
+    ----------
+    options : dict
+        Those of the command.
+    parameters : sequence of str
+        Those of the function that the command has options for.
+
+    Raises
+    ------
+    click.UsageError, DhsicError
+        Options that do not go together, or data that cannot be opened.
+    """
+    # Read before the data, whose opening may take long in a remote store.
+    cluster = read_resources(options)
+    texts = _texts(options, parameters)
+    data, allowed = location(options["data"]), options["allow_missing_chunks"]
+    opener = open_group_samples if "samples" in parameters else open_group
+    sources: list[Variable] = opener(data, texts, allow_missing_chunks=allowed)
+    arguments = arguments_of(options, parameters)
+    for name, value in arguments.items():
+        arguments[name] = _argument(name, value, options, sources)
+    if "given" in parameters:
+        arguments["given"] = None
+    return Request(texts, sources, arguments, cluster)
+
+
+def arguments_of(options: Options, parameters: Sequence[str]) -> Options:
+    """The options that are arguments of a function, as they were typed."""
+    beside = (*DATA, "exclude", "rng", "checkpoint")
+    given = {name: options[name] for name in parameters if name not in beside}
+    said = {name: value for name, value in given.items() if value not in (None, ())}
+    # A null that has fields has its number of replicates among them.
+    if ":" in said.get("null", "") and "n_resamples" in said:
+        null = said["null"].partition(":")[0].strip()
+        if "n_resamples" not in fields_of_method(method_of_name("null", null)):
+            msg = f"--resamples needs a null with replicates, and {null!r} draws none: drop it"
+            raise click.UsageError(msg)
+        said["null"] += f",n_resamples={said.pop('n_resamples')}"
+    return said
+
+
+def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
+    """The variables of a command as they were typed, in the order of the function."""
+    if "x" in parameters and len(options["x"]) != 2:
+        msg = f"two variables are needed: give --variable twice; got {len(options['x'])}"
+        raise click.UsageError(msg)
+    named = next((name for name in ("features", "variables") if options.get(name)), None)
+    if named and options.get("exclude"):
+        msg = f"--exclude needs all columns, and {DATA[named][0]} names some: drop one of the two"
+        raise click.UsageError(msg)
+    if "features" in parameters and options["features"] is None:
+        options["features"] = text_of_columns("features", *_usable(options, "--features"))
+    if "variables" in parameters and not options["variables"]:
+        # A name that is one of a column is read as it is.
+        options["variables"] = _usable(options, "--variable")
+    texts: list[str] = []
+    for name in DATA:
+        if name in parameters:
+            texts += [options[name]] if isinstance(options[name], str) else options[name]
+    return texts
+
+
+def _usable(options: Options, option: str) -> list[str]:
+    """All columns of a table that have no other task, and that can be variables."""
+    if not is_table(options["data"]):
+        msg = f"{option} must name arrays of the group, got none: name them"
+        raise click.UsageError(msg)
+    beside = [options["target"]] if "features" in options else []
+    for name in ("strata", "groups", "exclude"):
+        beside += options[name]
+    usable, others = usable_columns(options["data"], list(dict.fromkeys(beside)))
+    if others:
+        # Of a wide table many are left out for one reason.
+        more = f"; and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+        told = f"{'; '.join(list(others.values())[:_NAMED])}{more}"
+        click.echo(printable(f"dhsic: columns are left out: {told}"), err=True)
+    return usable
+
+
+def _argument(name: str, value: Any, options: Options, sources: Sequence[Variable]) -> Any:
+    """An argument of the function from the value of its option."""
+    if name in LABELS:
+        return _opened_labels(name, value, options)
+    if name == "column_groups":
+        return column_groups(value, sources[0].shape[1])
+    if name == "kernels":
+        names = [source.name for source in sources]
+        if "samples" in options:
+            names = ["values"]
+        elif "given" in options:
+            names = names[:2]
+        return read_kernels(value, names)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _opened_labels(what: str, texts: Any, options: Options) -> Any:
+    """Labels of rows; several are crossed, but those of samples are one a sample."""
+    data, allowed = location(options["data"]), options["allow_missing_chunks"]
+    if "samples" in options and not options["between"]:
+        return [open_group_labels(data, text, what, allow_missing_chunks=allowed) for text in texts]
+    return open_group_labels(data, texts, what, allow_missing_chunks=allowed)
+
+
+def read_kernels(specs: Sequence[str], names: Sequence[str]) -> Any:
+    """Kernels from ``SPEC`` for all variables and ``NAME=SPEC`` for one.
+
+    Raises
+    ------
+    click.UsageError, InvalidArgumentError
+        A variable is unknown, or a kernel is given twice.
+    """
+    chosen: dict[str, str] = {}
+    for text in specs:
+        # A name may hold an equals sign, and so may the fields of a kernel.
+        known = [name for name in names if text.startswith(f"{name}=")]
+        name = max(known, key=len, default="")
+        if not known and _is_named(text):
+            name = text.partition("=")[0].strip()
+            msg = (
+                f"--kernel NAME=SPEC needs the name of a variable; got {name!r}"
+                f"; there are: {', '.join(names)}{nearest(name, names)}"
+            )
+            raise click.UsageError(msg)
+        if name in chosen:
+            whose = f"variable {name!r}" if name else "all variables"
+            msg = f"--kernel is given twice for {whose}: drop one"
+            raise click.UsageError(msg)
+        chosen[name] = text[len(name) + 1 :] if name else text
+    usual = chosen.pop("", None)
+    if not chosen or list(names) == ["values"]:
+        return usual if usual is not None else chosen["values"]
+    each = [chosen.get(name, usual) for name in names]
+    if usual is None or not is_grid(usual):
+        return each
+    fields = grid_fields(usual)
+    kernels, factors = fields.pop("kernels", None), fields.pop("factors", None)
+    candidates = [
+        Candidates(
+            tuple(chosen[name].split("|")), factors or (None if "|" in chosen[name] else (1.0,))
+        )
+        if name in chosen
+        else Candidates(kernels, factors)
+        for name in names
+    ]
+    return Grid(tuple(candidates), **fields)
+
+
+def _is_named(text: str) -> bool:
+    """Whether a text begins with a name of a variable, and not with a kernel that has fields."""
+    name, equals, _ = text.partition("=")
+    return bool(equals) and ":" not in name and "(" not in name
+
+
+def column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]]:
+    """Read ``NAME=COLUMNS`` of every group of columns."""
+    groups: dict[str, list[int | str]] = {}
+    for text in texts:
+        name, _, columns = text.partition("=")
+        try:
+            # A range leaves its ends out as in Python, where `:12` begins with the first column.
+            listed = [j for part in columns.split(",") for j in _range(part, d)]
+        except ValueError:
+            listed = []
+        if not name.strip() or not listed or name.strip() in groups:
+            msg = (
+                "--column-group must be NAME=COLUMNS, each name once, with columns as 0:12 or "
+                f"0,3,5; got {text!r}"
+            )
+            raise click.UsageError(msg)
+        groups[name.strip()] = listed
+    return groups
+
+
+def _range(text: str, d: int) -> Sequence[int | str]:
+    first, colon, last = (part.strip() for part in text.partition(":"))
+    if colon:
+        return range(int(first or 0), int(last or d))
+    # A column whose name is a number is called by its place, as the help says.
+    return [int(first) if first.lstrip("+-").isdigit() else first] if first else []
+
+
+def location(data: str) -> str:
+    """URLs as they are; the whole path of a folder: a worker may have started in another one."""
+    return data if "://" in data else os.path.abspath(data)
+
+
+# --- where a command runs: its options, and what they mean to the package
+
+
+_CLUSTERS: Final = ("threads", "workers", "scheduler", "scheduler_file", "cluster")
+_TLS: Final = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key"}
+_FILE: Final = click.Path(path_type=Path)
+
+
+def client_at(cluster: ClusterSpec | None) -> AbstractContextManager[Any]:
+    """Where tasks run; None for threads of this process."""
+    return nullcontext() if cluster is None else connect(cluster)
+
+
+def resource_options() -> Sequence[click.Parameter]:
+    """The options of clusters, in place of the client of a function."""
+    said = "Run on a Dask cluster, as tls://HOST:PORT, with --tls-ca, --tls-cert, --tls-key."
+    places = (
+        ("--workers", click.IntRange(min=1), "N", "Run on N local processes."),
+        ("--scheduler", click.STRING, "ADDRESS", said),
+        ("--scheduler-file", _FILE, "FILE", "Run on the cluster of this file."),
+        ("--cluster", _FILE, "SPEC.yaml", "Start the cluster of this file."),
+    )
+    return (
+        *(
+            click.Option([flag], type=of, metavar=shown, help=text)
+            for flag, of, shown, text in places
+        ),
+        *(
+            click.Option([_option(name)], type=_FILE, envvar=f"DHSIC_{name.upper()}", hidden=True)
+            for name in _TLS
+        ),
+        click.Option(["--insecure"], is_flag=True, help="Allow a network scheduler without TLS."),
+    )
+
+
+def read_resources(options: dict[str, Any]) -> ClusterSpec | None:
+    """Describe the cluster of a command, None for threads of this process; nothing is started.
+
+    Where the file of a cluster says the memory of a worker, `options` gets it.
+
+    Raises
+    ------
+    click.UsageError, DhsicError
+        Options that do not go together, or a description that cannot be used.
+    """
+    # Each of them alone says where to run; the last would win over the others in silence.
+    given = [name for name in _CLUSTERS if options[name] is not None]
+    if len(given) > 1:
+        listed = ", ".join(_option(name) for name in _CLUSTERS[:-1])
+        msg = f"{listed} and {_option(_CLUSTERS[-1])} say where to run: give one of them"
+        raise click.UsageError(msg)
+    at_scheduler = not {"scheduler", "scheduler_file"}.isdisjoint(given)
+    for name in () if at_scheduler else (*_TLS, "insecure"):
+        if _on_the_line(name):
+            remedy = "write it in the file" if "cluster" in given else "drop it"
+            msg = f"{_option(name)} needs --scheduler or --scheduler-file: {remedy}"
+            raise click.UsageError(msg)
+    memory = options["memory"]
+    if "cluster" in given:
+        # The file has the threads and the memory of a worker, which its queue is asked for.
+        if _on_the_line("memory"):
+            msg = "--memory cannot be combined with --cluster: write 'memory: 4GiB' in its file"
+            raise click.UsageError(msg)
+        described = ClusterSpec.read(options["cluster"])
+        options["memory"] = described.memory
+        return described
+    if "workers" in given:
+        return ClusterSpec("local", options["workers"], memory=memory)
+    if not at_scheduler:
+        return None
+    at = SchedulerAt(options["scheduler"], options["scheduler_file"])
+    files = {part: options[name] for name, part in _TLS.items()}
+    missing = [_option(name) for name in _TLS if options[name] is None]
+    # Two of three would fail in the handshake, with an error that names none of them.
+    if 0 < len(missing) < len(_TLS):
+        there = ", ".join(_option(name) for name in _TLS if options[name] is not None)
+        msg = f"{there} needs {' and '.join(missing)}, too"
+        raise click.UsageError(msg)
+    tls, insecure = None if missing else TLS(**files), options["insecure"]
+    return ClusterSpec("scheduler", memory=memory, scheduler=at, tls=tls, insecure=insecure)
+
+
+def _on_the_line(name: str) -> bool:
+    context = click.get_current_context()
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+# --- plan or run
+
 
 # Files that every command may write: the option, and what its help says.
 FILES: Final = {
@@ -321,3 +681,423 @@ class _Page:
         # Sensitivity maps have no level.
         level = {name: options[name] for name in ("alpha", "control") if name in options}
         write_report(result, self.path, run=run, **level)
+
+
+# --- how a run of the command line is written in Python
+
+
+_CLUSTER = (
+    "# On threads of this process; on a cluster give client=, as of dhsic.cluster.connect(...).\n"
+)
+
+
+def code_of(function: Callable[..., Any], options: Options, request: Request) -> str:
+    """Code that opens the variables, calls a function and prints what it returns.
+
+    Parameters
+    ----------
+    function : callable
+        The public function.
+    options : dict
+        Those of the command; credentials are left out.
+    request : Request
+        What was asked for.
+
+    Returns
+    -------
+    str
+    """
+    opener = "open_group_samples" if "samples" in options else "open_group"
+    allowed = ", allow_missing_chunks=True" if options["allow_missing_chunks"] else ""
+    # The page may be passed on.
+    data = repr(redacted(options["data"]))
+    lines = [f"variables = {opener}({data}, {request.texts!r}{allowed})"]
+    labels = {
+        what: options[what] for what in LABELS if what in request.arguments and options.get(what)
+    }
+    for what, texts in labels.items():
+        apart = "samples" in options and not options["between"]
+        each = texts if apart else [texts]
+        opened = [f"open_group_labels({data}, {text!r}, {what!r}{allowed})" for text in each]
+        listed = f"[{', '.join(opened)}]"
+        lines.append(f"{what} = {listed if apart else opened[0]}")
+    # Labels are opened above, under the names of their arguments.
+    asked: Options = {**request.arguments, **{what: what for what in labels}}
+    variables = "    *variables,"
+    if asked.pop("given", 0) is None:
+        variables = "    *variables[:2],\n    given=variables[2:],"
+    usual = {name: parameter.default for name, parameter in signature(function).parameters.items()}
+    given = {name: value for name, value in asked.items() if value not in (None, usual.get(name))}
+    arguments = [
+        f"    {name}={name if name in labels else repr(value)},"
+        for name, value in {**given, "rng": options["rng"]}.items()
+    ]
+    module = "dhsic.causal" if function.__module__.startswith("dhsic.causal") else "dhsic"
+    called = f"result = {module}.{function.__name__}("
+    body = "\n".join([*lines, called, variables, *arguments, ")", "print(result)"])
+    openers = f"{opener}, open_group_labels" if labels else opener
+    cluster = "" if request.cluster is None else _CLUSTER
+    # A grid beside kernels of single variables is a value; all else is text and numbers.
+    grid = "from dhsic.kernels import Candidates, Grid\n" if "=Grid(" in body else ""
+    return f"import {module}\n{grid}from dhsic.io.open import {openers}\n\n{cluster}{body}\n"
+
+
+# --- the journal of a command, as JSON lines
+
+
+SCHEMA = 1
+INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
+
+# Each ends a run: whoever follows a log knows that nothing comes after them.
+_ENDINGS = ("result", "error", "interrupted")
+
+
+class Journal:
+    """Writes one JSON object a line, each with one write.
+
+    Every line has ``schema``, the version of this format; ``time``, ISO 8601 in UTC; ``run``, which
+    the lines of one command share; and ``event``:
+
+    ``command-started``
+        First. ``version`` of dhsic, ``command`` as a list of words, ``data``, ``pid``; URLs show
+        no credentials.
+    ``workers-ready``
+        Where there is a cluster: ``workers``, and ``dashboard``, its URL or null.
+    ``run-started``
+        The plan: rows ``n``, names of ``variables``, ``workers``, ``threads``, ``worker_bytes``,
+        ``driver_bytes``, and ``passes`` over the data, each with ``name``, ``blocks``, ``amount``,
+        ``unit`` and ``bytes_read``.
+    ``step-started``
+        ``name`` of a step that the driver does by itself.
+    ``pass-started``, ``block-finished``, ``pass-finished``
+        ``name``, ``unit`` and ``amount`` of the pass or block, with the other fields of the events
+        of that name in `dhsic.engine.events`; and ``progress``, how far the pass is: ``pass`` of
+        ``passes``, ``parts_done`` of ``parts``, ``done`` of ``amount`` in ``unit``, of which an
+        earlier run did ``resumed``, ``bytes_done``, ``per_second``, ``bytes_per_second`` and
+        ``seconds_left``, each null where it is not known, and ``workers``, null without a cluster.
+        ``pass`` is null where it is none of those planned, such as resamples.
+    ``result``
+        Last where the command did what it was asked: ``statistic``, ``pvalue``, ``pvalue_error``,
+        ``estimate``, ``estimator``, ``null``, ``seed``, ``seconds``.
+    ``error``
+        Last where it did not: ``message``, ``kind`` and ``exit_code``.
+    ``interrupted``
+        Last after Ctrl-C or SIGTERM: ``exit_code``.
+
+    Parameters
+    ----------
+    write : callable
+        Takes a line; an OSError of it ends the journal with a warning, never the command.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        # Set once the cluster is there; until then no worker can be counted.
+        self.workers: Callable[[], int | None] = lambda: None
+        self._write: Callable[[str], None] | None = write
+        # A log may be that of several runs, even at once.
+        self._run = uuid4().hex[:12]
+        self._position = Position()
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """Write a line; nothing comes after a result, an error or an interrupt."""
+        if self._write is None:
+            return
+        # UTC, so that logs of several machines can be merged.
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"schema": SCHEMA, "time": now, "run": self._run, "event": event, **fields}
+        try:
+            self._write(json.dumps(line) + "\n")
+        # A full disk ends the log and not the test.
+        except OSError as error:
+            self._write = None
+            warnings.warn(f"the log ends here: {error.strerror or error}", stacklevel=2)
+        if event in _ENDINGS:
+            self._write = None
+
+    def hear(self, event: Event) -> None:
+        """Write what the engine tells."""
+        self._position = self._position.after(event, monotonic())
+        fields = as_json(event)
+        if isinstance(event, PassStarted | BlockFinished | PassFinished):
+            # The position is taken after the event, which may have ended the pass.
+            fields["progress"] = {**self._position.as_json(), "workers": self.workers()}
+        self.tell(fields.pop("event"), **fields)
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Write how a block ends where it ends by an error or an interrupt."""
+
+        def interrupted() -> None:
+            self.tell("interrupted", exit_code=INTERRUPTED)
+
+        try:
+            # Also where the process is ended while library code runs, and no exception is raised.
+            with at_the_end(interrupted):
+                yield
+        except (KeyboardInterrupt, click.Abort):
+            interrupted()
+            raise
+        except Exception as error:
+            told = isinstance(error, DhsicError | click.ClickException)
+            text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            message = redacted(in_shell(" ".join(text.split())))
+            kind = type(error).__name__
+            self.tell("error", message=message, kind=kind, exit_code=USAGE if told else INTERNAL)
+            raise
+
+
+@contextmanager
+def open_journal(target: str | Path | None, command: Sequence[str], data: str) -> Iterator[Journal]:
+    """A journal that says how its block ended.
+
+    Parameters
+    ----------
+    target : str, Path or None
+        A file, which is made or appended to; ``-`` for stderr; None to write nothing.
+    command : sequence of str
+        The words of the command.
+    data : str
+        The data.
+
+    Yields
+    ------
+    Journal
+        Its first line is written.
+
+    Raises
+    ------
+    DataError
+        The file cannot be written.
+    """
+    with _writer(target) as write:
+        journal = Journal(write)
+        words = [redacted(word) for word in command]
+        # URLs may hold passwords, and logs are passed on.
+        shown = redacted(data)
+        journal.tell(
+            "command-started", version=__version__, command=words, data=shown, pid=os.getpid()
+        )
+        with journal.ending():
+            yield journal
+
+
+def read_journal(path: str | Path) -> list[dict[str, Any]]:
+    """Read the lines of the command that started last.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file that ``--log-json`` wrote, or still writes; perhaps not there yet.
+
+    Returns
+    -------
+    list of dict
+        In order, without what is no line of this format: a line that a killed command or a full
+        disk left torn, or one of a library on the same stream.
+    """
+    lines = []
+    with suppress(OSError):
+        # The last line may be half written by a run that goes on.
+        for line in Path(path).read_bytes().decode("utf-8", "replace").splitlines():
+            with suppress(ValueError, TypeError, KeyError):
+                event = parse_json(line)
+                if event["schema"] == SCHEMA and {"time", "run", "event"} <= event.keys():
+                    lines.append(event)
+    runs = [line["run"] for line in lines if line["event"] == "command-started"]
+    # A file may hold several runs, one after another; the last one counts.
+    return [line for line in lines if not runs or line["run"] == runs[-1]]
+
+
+@contextmanager
+def _writer(target: str | Path | None) -> Iterator[Callable[[str], None]]:
+    if target is None:
+        yield lambda line: None
+        return
+    if target == STDERR:
+        yield lambda line: click.echo(line, nl=False, err=True)
+        return
+    with disk_errors(f"the log {target}"):
+        # With O_APPEND the system finds the end for every write, whoever else writes.
+        file = open(target, "a+b", buffering=0)  # noqa: SIM115  # closed below
+
+    def write(line: str) -> None:
+        # One call writes a whole line, so that lines of several processes do not mix.
+        if os.write(file.fileno(), line.encode()) != len(line.encode()):
+            raise OSError(ENOSPC, "no space is left for it")
+
+    with file:
+        # A run that was killed left half a line: the next one starts on its own.
+        if (size := file.seek(0, os.SEEK_END)) and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            file.write(b"\n")
+        yield write
+
+
+# --- Ctrl-C and termination end a command within seconds, wherever it is
+
+
+# Shells report 128 + 2 for a program that SIGINT ended.
+_EXIT_CODE = 130
+# Workers and folders are cleaned up in this time; a library that holds the lock is not waited for.
+_CLEANING_SECONDS = 3.0
+_LEAVING_SECONDS = 2.0
+_BACK = b"\0"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Python passes this variable on to processes that it starts.
+_WARNINGS = "PYTHONWARNINGS"
+_LEAKS = "ignore:resource_tracker:UserWarning"
+_last: list[str | Callable[[], None]] = ["interrupted"]
+
+
+@contextmanager
+def at_the_end(last: str | Callable[[], None]) -> Iterator[None]:
+    """Say this, or do it, before the process is ended because nothing else gets through."""
+    _last.append(last)
+    try:
+        yield
+    finally:
+        _last.remove(last)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM act like Ctrl-C, and end the process where neither gets through.
+
+    Python raises `KeyboardInterrupt` only when the main thread comes back from library code, and
+    before it exits it waits for threads that are in a task. A factorisation can take longer than
+    anyone waits, so a thread that sees the signal at once ends the process after three seconds, or
+    at a second signal. Worker processes end with the process that started them.
+    """
+    # Python delivers signals to the main thread alone.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    inner, outer = socket.socketpair()
+    # A full pipe must not hold the signal's handler up.
+    outer.setblocking(False)
+    # Schedulers end jobs by SIGTERM, whose default ends Python without any `finally`.
+    handler = signal.signal(signal.SIGTERM, _interrupt)
+    # The number of every signal is written here by the interpreter, even in library code.
+    wakeup = signal.set_wakeup_fd(outer.fileno(), warn_on_full_buffer=False)
+    watch = threading.Thread(target=_watch, args=(inner, outer), name="interrupts", daemon=True)
+    watch.start()
+    # Python's resource tracker, a process of its own, removes the semaphores of a process that was
+    # ended, and would warn of each; it takes warnings from the environment.
+    if _LEAKS not in (given := os.environ.get(_WARNINGS, "")):
+        os.environ[_WARNINGS] = f"{given},{_LEAKS}".lstrip(",")
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGTERM, handler)
+        outer.send(_BACK)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _watch(inner: socket.socket, outer: socket.socket) -> None:
+    with inner, outer:
+        while (received := inner.recv(1)) != _BACK:
+            if received[0] in _SIGNALS:
+                _end_process(inner)
+
+
+def _end_process(inner: socket.socket) -> None:
+    """End the process, unless it does so by itself in time."""
+    inner.settimeout(_CLEANING_SECONDS)
+    with suppress(TimeoutError):
+        if inner.recv(1) == _BACK:
+            # The command came back in time, and exits by itself unless threads keep it.
+            time.sleep(_LEAVING_SECONDS)
+            os._exit(_EXIT_CODE)
+    words = ""
+    # A copy: an act may be taken back by the main thread meanwhile.
+    for last in list(_last):
+        if isinstance(last, str):
+            words = last
+            continue
+        with suppress(Exception):
+            last()
+    # Not by `print`: the main thread may hold the lock of the stream.
+    # Where there is no stderr, 2 may be the number of a file of the user.
+    with suppress(OSError):
+        os.write(-1 if sys.__stderr__ is None else 2, f"dhsic: {words}\n".encode())
+    # Not by `sys.exit`, which waits for threads.
+    os._exit(_EXIT_CODE)
+
+
+@contextmanager
+def interrupts_keep(url: str | None) -> Iterator[None]:
+    """Let an interrupt say that what is done is kept, where it is.
+
+    Raises
+    ------
+    DhsicError
+        Nothing can be kept there; known before any worker starts.
+    """
+    if url is None:
+        yield
+        return
+    folder = Folder.at(url, "checkpoint")
+    words = f"interrupted; what is done is kept in {folder}: run the same command again"
+    # Both ways out say the same: by the exception, and where the process is ended from outside.
+    with at_the_end(words):
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            # The text travels with the interrupt to the place that ends the command.
+            raise KeyboardInterrupt(words) from error
+
+
+# --- text on stdout
+
+
+_GAP = "  "
+
+
+def print_summary(rows: Sequence[tuple[str, str]], label_width: int = 0) -> None:
+    """Print texts with their labels before them, in a column of their width or more."""
+    # Labels stand in one column over several calls, where a caller says how wide.
+    width = max(label_width, *(len(label) for label, _ in rows)) + len(_GAP)
+    for label, text in rows:
+        click.echo(click.style(f"{label:<{width}}", bold=True) + _wrap(printable(text), width))
+
+
+def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of short texts under a header."""
+    first, *others = aligned([header, *rows])
+    click.echo(click.style(first, bold=True))
+    for line in others:
+        click.echo(line)
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of short texts whose columns stand one under another."""
+    # Escaped first: an escape sequence has more characters than it takes on the screen.
+    cells = [list(map(printable, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        _GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
+def _wrap(text: str, indent: int) -> str:
+    """Break a text where a terminal would; leave it in one line where a program reads it."""
+    # Other programs read lines, which are not to be broken for them.
+    if not is_terminal(sys.stdout):
+        return text
+    width = max(shutil.get_terminal_size().columns, indent + 20)
+    space = " " * indent
+    filled = textwrap.fill(
+        text,
+        width,
+        initial_indent=space,
+        subsequent_indent=space,
+        # Paths and kernels are to be copied whole.
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return filled[indent:]

@@ -19,9 +19,8 @@ from click.core import ParameterSource
 
 from dhsic._files import parse_json
 from dhsic._progress import Bar, progress_bar
-from dhsic.cli.journal import read_journal
-from dhsic.cli.output import print_columns
-from dhsic.cli.signature import Command
+from dhsic.cli.options import Command
+from dhsic.cli.running import print_columns, read_journal
 from dhsic.cluster import ClusterSpec
 from dhsic.cluster.submit import (
     Standing,

@@ -1,26 +1,28 @@
-"""The commands that run a public function: a row each, with its way to print."""
+"""The commands: a row for each that runs a public function, and others that make or keep data."""
 
 from __future__ import annotations
 
+import sys
 import textwrap
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, get_args, get_type_hints
 
 import click
 import numpy as np
+from click import IntRange
 
-from dhsic._plugins import load_plugins
-from dhsic._spec import fields_of_method, known_methods
-from dhsic._validation import nearest
+import dhsic
+from dhsic._files import is_terminal
+from dhsic._progress import Bar, progress_bar
+from dhsic._validation import fields_of_method, known_methods, load_plugins, nearest
 from dhsic.causal import CausalDirections
-from dhsic.cli.output import aligned, print_columns, print_summary
-from dhsic.cli.request import Request, arguments_of
-from dhsic.cli.resources import read_resources, resource_options
-from dhsic.cli.running import FILES, Row, judge, print_plan, run
-from dhsic.cli.signature import (
+from dhsic.cli.options import (
     LEVEL,
     METHODS,
     Command,
@@ -32,16 +34,39 @@ from dhsic.cli.signature import (
     options_of,
     summary,
 )
-from dhsic.errors import DataError
-from dhsic.estimators.registry import ESTIMATORS, nulls_of
+from dhsic.cli.running import (
+    FILES,
+    Request,
+    Row,
+    aligned,
+    arguments_of,
+    judge,
+    print_columns,
+    print_plan,
+    print_summary,
+    read_resources,
+    resource_options,
+    run,
+)
+from dhsic.cluster import local_cluster, processors
+from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint
+from dhsic.engine.units import format_bytes
+from dhsic.errors import DataError, InvalidArgumentError, printable
+from dhsic.estimators.choose import ESTIMATORS, nulls_of
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
+from dhsic.io.million_song import convert_million_song
+from dhsic.io.open import open_group
+from dhsic.io.synthetic import generate
+from dhsic.io.tables import columns_by_variable, convert_table
+from dhsic.io.urls import Folder
+from dhsic.io.zarr_output import WrittenGroup
 from dhsic.kernels import Candidates, Grid
-from dhsic.kernels.text import FORMS
+from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Control
 from dhsic.pairwise import PAIR_COLUMNS
-from dhsic.results import decision
-from dhsic.sensitivity.maps import map_columns
+from dhsic.results import IndependenceTestResult, decision, pvalue_text
+from dhsic.sensitivity import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 
 _OTHER_TESTS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -426,3 +451,274 @@ def methods(name: str | None) -> None:
     click.echo(f"{name}, {argument}: {head}")
     for line in aligned((f"  {field}", *others) for field, *others in _fields_of(name, maker)):
         click.echo(line)
+
+
+# --- make zarr groups
+
+
+_LABELS = 4
+_SYNTHETIC, _TABLE = "dhsic.io.synthetic:generate", "dhsic.io.tables:convert_table"
+_SONGS = "dhsic.io.million_song:convert_million_song"
+_ENDS: Final = ("source", "destination")
+
+
+def _writes(write: Callable[..., WrittenGroup], what: str) -> Callable[..., None]:
+    """A command that writes a zarr group and says what was written."""
+
+    def command(**options: Any) -> None:
+        if "variables" in options:
+            options["variables"] = columns_by_variable(options["variables"], named=True)
+        with progress_bar() as bar:
+            bar.begin(what, options.get("rows"))
+            written = write(progress=bar.at, **options)
+        shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
+        # Rows that were left out change the population, and are told each time.
+        dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
+        click.echo(printable(f"wrote {written.path}: {shapes}{dropped}"))
+        if written.columns:
+            _print_columns(written)
+
+    return command
+
+
+_TO: Final = click.Argument(["destination"], metavar="OUT.zarr")
+generate_command = Command(
+    "generate",
+    callback=_writes(generate, "generating"),
+    params=[
+        _TO,
+        *options_of(_SYNTHETIC, ("destination", "dtype")),
+        click.Option(
+            ["--dtype"],
+            type=click.Choice(["float32", "float64"]),
+            default="float32",
+            help="Floating-point type of the stored values.",
+        ),
+    ],
+    help=summary(_SYNTHETIC),
+    epilog="\b\nExample\n  dhsic generate songs.zarr --rows 1000000 --dependence 0.5",
+)
+_million_song = Command(
+    "million-song",
+    callback=_writes(convert_million_song, "converting"),
+    params=[
+        click.Argument(["source"], metavar="YearPredictionMSD.txt"),
+        _TO,
+        *options_of(_SONGS, _ENDS),
+    ],
+    help=summary(_SONGS),
+    epilog="\b\nExample\n  dhsic convert million-song YearPredictionMSD.txt songs.zarr --shuffle 0",
+)
+_table = Command(
+    "table",
+    callback=_writes(convert_table, "converting"),
+    params=[
+        click.Argument(["source"], metavar="IN.csv|IN.parquet"),
+        _TO,
+        click.Option(
+            ["--variable", "variables"],
+            multiple=True,
+            required=True,
+            metavar="NAME=COL,COL,...",
+            help="An array and its columns; quote a name with a comma. May be repeated.",
+        ),
+        *options_of(_TABLE, (*_ENDS, "variables")),
+    ],
+    help=f"{summary(_TABLE)} Prints the type and labels of every column.",
+    epilog="\b\nExample\n"
+    "  dhsic convert table weather.csv weather.zarr \\\n"
+    "      --variable air=o3,no2 --variable wind=direction --missing drop",
+)
+convert = click.Group(
+    "convert", commands=[_million_song, _table], help="Convert a table to a zarr group."
+)
+
+
+def _print_columns(written: WrittenGroup) -> None:
+    """Print what was read of every column, and what it became."""
+    rows = [
+        (
+            *(column.name, column.variable, column.type),
+            "numbers" if column.kind == "numeric" else "labels",
+            # A value that was rejected was there and was no number; a missing one was not there.
+            *(f"{column.missing:,}", f"{column.rejected:,}", _labels_text(column.categories)),
+        )
+        for column in written.columns
+    ]
+    header = ("column", "array", "type", "read as", "missing", "rejected", "categories")
+    print_columns(header, rows)
+
+
+def _labels_text(categories: Sequence[str]) -> str:
+    if not categories:
+        return ""
+    shown = ", ".join(categories[:_LABELS]) + (", ..." if len(categories) > _LABELS else "")
+    return f"{len(categories):,}: {shown}"
+
+
+# --- data with and without dependence, tested
+
+
+_ALPHA = 0.05
+_CASES = {"dependent": 0.3, "independent": 0.0}
+
+
+@click.command(short_help="Generate data with and without dependence, and test both.")
+@click.option("--rows", type=IntRange(4), metavar="N", default=100_000, help="Number of rows.")
+@click.option("--features", type=IntRange(1), metavar="D", default=90, help="Number of features.")
+@click.option("--seed", type=IntRange(0), metavar="K", default=0, help="Seed of data and tests.")
+@click.option("--keep", type=Path, metavar="DIR", help="Keep the data in this folder.")
+@click.option("--overwrite", is_flag=True, help="Overwrite data that exist in this folder.")
+def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool) -> None:
+    """Generate two data sets and test them on worker processes of this machine.
+
+    In one the year depends on the features, in the other it does not; all else is the same.
+    """
+    workers = processors()
+    with ExitStack() as stack:
+        # A temporary folder goes also where a test fails or is interrupted.
+        folder = keep or Path(stack.enter_context(TemporaryDirectory(prefix="dhsic-demo-")))
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            msg = f"--keep must be a folder or a new one in an existing one, got {keep}: {error}"
+            raise InvalidArgumentError(msg) from error
+        # Said once the folder is there: what is refused prints nothing but why.
+        click.echo(f"{rows:,} rows, {features:,} features and a year; worker processes: {workers}")
+        bar = stack.enter_context(progress_bar())
+        # Both sets have one seed, so that they differ in the dependence alone.
+        groups = {name: folder / f"{name}.zarr" for name in _CASES}
+        for name, path in groups.items():
+            bar.begin(f"generating {name} data", rows)
+            generate(
+                path,
+                rows=rows,
+                features=features,
+                dependence=_CASES[name],
+                seed=seed,
+                overwrite=overwrite,
+                progress=bar.at,
+            )
+        # Processes take seconds to import what they run, in which nothing else is heard.
+        bar.begin("starting workers")
+        with local_cluster(workers) as client:
+            results = {n: _demo_test(p, client, seed, bar, f"{n}: ") for n, p in groups.items()}
+    print_columns(["", *(f"{name} data" for name in results)], _comparison(results))
+    if keep is not None:
+        click.echo(
+            f"\nTry: dhsic test {keep / 'dependent.zarr'} --variable features --variable year"
+        )
+
+
+def _demo_test(path: Path, client: Any, seed: int, bar: Bar, what: str) -> IndependenceTestResult:
+    names = ["features", "year"]
+    return dhsic.independence_test(
+        *open_group(str(path), names),
+        names=names,
+        rng=seed,
+        # The data are float32 as well.
+        precision="float32",
+        client=client,
+        progress=bar.listen(what),
+    )
+
+
+def _comparison(results: dict[str, IndependenceTestResult]) -> list[list[str]]:
+    rows: dict[str, Callable[[IndependenceTestResult], str]] = {
+        "estimator": lambda r: r.estimator,
+        "statistic": lambda r: f"{r.statistic:.4g}",
+        "under the null": lambda r: f"{r.null_distribution.mean():.4g}, {r.null} mean",
+        "p-value": lambda r: pvalue_text(r.pvalue, r.pvalue_error, len(r.null_distribution)),
+        "independence": lambda r: decision(r, _ALPHA),
+        "time": lambda r: f"{r.seconds:.1f} s",
+    }
+    # Of a p-value the number alone, without its error.
+    return [
+        [label, *(text(r).partition(" (")[0] for r in results.values())]
+        for label, text in rows.items()
+    ]
+
+
+# --- what interrupted runs have left, and its removal
+
+
+_WHAT = "the URL of checkpoints"
+
+
+@click.group(short_help="List or remove checkpoints of tests.")
+def checkpoints() -> None:
+    """List or remove the checkpoints that 'dhsic test --checkpoint URL' keeps."""
+
+
+@checkpoints.command("list")
+@click.argument("url")
+def list_checkpoints(url: str) -> None:
+    """List the checkpoint at URL, or those in the folder there.
+
+    A line for each pass: how many of its parts are kept, their size and the time of the last. Those
+    that cannot be read are named at the end.
+    """
+    found, broken = find_checkpoints(Folder.at(url, _WHAT))
+    for folder, manifest in found:
+        click.echo(click.style(str(folder), bold=True))
+        click.echo(f"  {_manifest_line(manifest)}")
+        passes = kept_passes(folder)
+        rows = [
+            (
+                f"  {kept.name}",
+                f"{kept.shards} of {kept.of}",
+                format_bytes(kept.size),
+                "unknown"
+                if kept.modified is None
+                else f"{datetime.fromtimestamp(kept.modified):%F %T}",
+            )
+            for kept in passes
+        ]
+        if rows:
+            print_columns(("  pass", "parts", "size", "last written"), rows)
+    # Those that can be read were shown first: one that is broken hides none of them.
+    _refuse(broken)
+
+
+@checkpoints.command()
+@click.argument("url")
+@click.option("--yes", is_flag=True, help="Remove without asking.")
+def clean(url: str, yes: bool) -> None:
+    # Listed first, so that the question names all that would go.
+    """Remove the checkpoint at URL, or those in the folder there.
+
+    Only folders with the manifest of a checkpoint are touched, and in them only its files. A run
+    that uses one must have ended.
+    """
+    found, broken = find_checkpoints(Folder.at(url, _WHAT))
+    if found and not yes:
+        for folder, manifest in found:
+            click.echo(f"{folder}: {_manifest_line(manifest)}")
+        # A question to nobody would hang a batch job.
+        if not is_terminal(sys.stdin):
+            msg = "there is no terminal to confirm on: add --yes to remove them"
+            raise click.UsageError(msg)
+        click.confirm("Remove?", abort=True)
+    for folder, _ in found:
+        left = remove_checkpoint(folder)
+        # Only files that a checkpoint writes are removed: the folder may be the user's.
+        other = f"; {left} other files are left" if left else ""
+        click.echo(f"removed {folder}{other}")
+    _refuse(broken)
+
+
+def _refuse(broken: list[DataError]) -> None:
+    if broken:
+        raise DataError("; ".join(map(str, broken)))
+
+
+def _manifest_line(manifest: Manifest) -> str:
+    """The run of a manifest, in a line."""
+    run: dict[str, Any] = manifest.run
+    # The manifest is that of any version, whose fields may be others.
+    try:
+        names = ", ".join(str(variable["name"]) for variable in run["variables"])
+        said = f"{run['computes']} of {names}; {run['rows']:,} rows, seed {run['seed']}"
+        return f"{said}, {run['precision']}, dhsic {run['dhsic']}"
+    except (KeyError, TypeError, ValueError):
+        return "a run that this version cannot describe"

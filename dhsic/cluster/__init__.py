@@ -1,8 +1,6 @@
 """Where tasks run: processes of this machine, a running scheduler, or a cluster."""
 
-from dhsic.cluster.connection import connect
-from dhsic.cluster.local import local_cluster
-from dhsic.cluster.settings import processors
+from dhsic.cluster.connection import connect, local_cluster
 from dhsic.cluster.spec import (
     JOB_QUEUES,
     TLS,
@@ -12,6 +10,7 @@ from dhsic.cluster.spec import (
     JobQueue,
     Kubernetes,
     SchedulerAt,
+    processors,
 )
 
 __all__ = [

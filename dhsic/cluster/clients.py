@@ -1,37 +1,52 @@
-"""Clients of clusters that others run: dask-jobqueue, dask-kubernetes, dask-gateway, a scheduler.
+"""Clients of clusters: dask-jobqueue, dask-kubernetes, dask-gateway, a scheduler; and workers here.
 
-A started cluster ends with its block; a scheduler that was already running continues.
+A started cluster ends with its block; a scheduler that was already running continues. Apart from
+`connection`, since distributed is slow to import.
 """
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import dataclasses
+import ipaddress
 import logging
+import multiprocessing
+import os
 import secrets
-import shlex
 import shutil
-import sys
+import ssl
 import tempfile
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from distributed import Client, Security
+import dask
+from distributed import Client, LocalCluster, Nanny, Security
+from distributed.comm import connect
 from distributed.comm.addressing import parse_address, parse_host_port
 from distributed.comm.registry import get_backend
 from distributed.core import Status
+from distributed.deploy.spec import SpecCluster
 from distributed.utils import silence_logging_cmgr
 
 from dhsic._files import check_regular, parse_json
-from dhsic.cluster.manifests import cluster_manifests
-from dhsic.cluster.security import allow_insecure, check_address, refusal, security_of, stays_here
-from dhsic.cluster.settings import HERE, job_limit, process_limit, worker_environment
-from dhsic.cluster.spec import ClusterSpec, SchedulerAt, on_node, plain_path, refuse
-from dhsic.errors import ClusterError, DhsicError, InvalidArgumentError, needing
-
-_LONGEST_NOTICE = 600
+from dhsic.cluster.spec import (
+    TLS,
+    WORKER_SETTINGS,
+    ClusterSpec,
+    SchedulerAt,
+    cluster_manifests,
+    job_arguments,
+    plain_path,
+    queue_class,
+    refuse,
+)
+from dhsic.errors import ClusterError, DhsicError, InsecureWarning, InvalidArgumentError, needing
 
 
 @contextmanager
@@ -161,71 +176,6 @@ def _gateway(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
 # --- workers as jobs of SLURM, PBS, LSF or SGE, by dask-jobqueue
 
 
-def queue_class(kind: str) -> Any:
-    """The class of dask-jobqueue for a kind of queue."""
-    with needing("dask-jobqueue", "cluster", f"a cluster of {kind}"):
-        import dask_jobqueue
-    return getattr(dask_jobqueue, f"{kind.upper()}Cluster")
-
-
-def job_arguments(spec: ClusterSpec, security: Security | bool | None) -> dict[str, Any]:
-    """Arguments of the cluster of dask-jobqueue.
-
-    Everything that enters a job script is quoted or is plain by the checks of `JobQueue`.
-    """
-    jobs = spec.jobs
-    assert jobs is not None
-    # The notice is a share of short jobs, which a fixed one would use up.
-    notice = min(jobs.seconds * 3 // 20, _LONGEST_NOTICE)
-    quiet = ("-o /dev/null", "-e /dev/null") if jobs.log_directory is None else ()
-    settings = worker_environment().items()
-    return {
-        "queue": jobs.queue,
-        # The same thing is a project to LSF and SGE, and an account to SLURM and PBS.
-        "project" if spec.kind in ("lsf", "sge") else "account": jobs.account,
-        "interface": jobs.interface,
-        "log_directory": jobs.log_directory,
-        "local_directory": jobs.local_directory and on_node(jobs.local_directory),
-        "cores": spec.threads,
-        # One process a job: a queue counts, limits and kills jobs, and so each worker by itself.
-        "processes": 1,
-        "memory": f"{job_limit(spec.memory)}B",
-        "job_name": jobs.name or "dhsic-worker",
-        "python": on_node(jobs.python or sys.executable),
-        "walltime": _walltime_text(jobs.seconds, spec.kind),
-        "job_script_prologue": [
-            *(f"export {variable}={shlex.quote(value)}" for variable, value in settings),
-            *jobs.prologue,
-        ],
-        # Otherwise every job leaves a file in the folder where it was submitted.
-        "job_extra_directives": [*quiet, *jobs.directives],
-        "job_directives_skip": list(jobs.leave_out),
-        # The last limit counts: the first is that of the job, in which the nanny lives too. Workers
-        # leave before their jobs end, not all at once, and hand over what they hold.
-        "worker_extra_args": [
-            *("--memory-limit", f"{process_limit(spec.memory)}B"),
-            *("--dashboard-address", HERE),
-            *("--lifetime", f"{jobs.seconds - notice}s", "--lifetime-stagger", f"{notice // 3}s"),
-        ],
-        "scheduler_options": {
-            "dashboard_address": HERE,
-            **({} if jobs.host is None else {"host": jobs.host}),
-        },
-        "security": security,
-        # Lost workers are expected, and told by errors and the progress.
-        "silence_logs": logging.CRITICAL,
-        **jobs.options,
-    }
-
-
-def _walltime_text(seconds: int, kind: str) -> str:
-    """In hours and minutes, which all understand; LSF does not count seconds."""
-    # Rounded up for LSF, so that no job is shorter than was asked for.
-    whole = -(-seconds // 60) * 60 if kind == "lsf" else seconds
-    text = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-    return text[:-3] if kind == "lsf" else text
-
-
 @contextmanager
 def _jobs(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     """The scheduler runs here; the jobs are cancelled when the block ends."""
@@ -310,3 +260,231 @@ def _short(error: Exception) -> str:
     """Text of the command on stderr, where dask-jobqueue tells."""
     said = str(error).partition("stderr:\n")[2] or str(error)
     return " ".join(said.split())[:200] or type(error).__name__
+
+
+# --- encryption between client, scheduler and workers
+
+
+_ENCRYPTED = ("tls", "wss")
+
+
+def security_of(tls: TLS) -> Security:
+    """Security settings of Dask from certificates, whose files are checked first.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A file that cannot be read, is not what it should be, or does not fit the others.
+    """
+    # Files are read here: Dask would fail in the first connection, with less to say.
+    for name in ("ca", "cert", "key"):
+        file = getattr(tls, name)
+        try:
+            check_regular(file)
+            content = Path(file).read_bytes()
+        except OSError as error:
+            refuse(f"tls: {name}", "a file that can be read", file, str(error.strerror))
+        if name == "key" and b"ENCRYPTED" in content:  # OpenSSL would ask on the terminal
+            requirement = "a private key without a passphrase"
+            refuse("tls: key", requirement, file, "remove it, as with 'openssl rsa'")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cafile=tls.ca)
+    except ssl.SSLError:
+        refuse("tls: ca", "a PEM file of certificates", tls.ca, "give that of the authority")
+    try:
+        context.load_cert_chain(tls.cert, tls.key)
+    except ssl.SSLError as error:
+        requirement = "PEM files of a certificate and its own private key"
+        reason = _reason(error)
+        refuse("tls: cert and key", requirement, (tls.cert, tls.key), reason)
+    return Security(
+        # Without it Dask would speak to a peer that asks for plain TCP.
+        require_encryption=True,
+        tls_ca_file=tls.ca,
+        **{
+            f"tls_{role}_{name}": getattr(tls, name)
+            for role in ("client", "scheduler", "worker")
+            for name in ("cert", "key")
+        },
+    )
+
+
+def check_address(address: str, tls: TLS | None, insecure: bool) -> None:
+    """Refuse what would travel over a network unencrypted, unless it is allowed.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An address and certificates that do not go together.
+    """
+    protocol, location = parse_address(address)
+    if protocol in _ENCRYPTED:
+        if tls is None:
+            remedy = "give the files ca, cert and key"
+            refuse("tls", f"given for {address}, which is encrypted", None, remedy)
+    elif tls is not None:
+        remedy = f"write tls://{location}, or drop it"
+        refuse("tls", f"left out for {address}, which is not encrypted", tls.ca, remedy)
+    # In one process, as in tests of users, nothing travels.
+    elif protocol != "inproc" and not stays_here(parse_host_port(location)[0]):
+        allow_insecure(f"the way to the scheduler at {address}", insecure)
+
+
+def allow_insecure(way: str, insecure: bool) -> None:
+    """Refuse a way over a network without encryption, or say that it was allowed."""
+    if not insecure:
+        msg = (
+            f"{way} leaves this machine and has no TLS: use tls:// and certificates, or allow it "
+            "by insecure if everyone on the network may read the data and run code"
+        )
+        raise InvalidArgumentError(msg)
+    msg = f"{way} is not encrypted: all on the network can read the data and run code"
+    warnings.warn(msg, InsecureWarning, stacklevel=3)
+
+
+def stays_here(host: str) -> bool:
+    """Whether traffic to a host stays on this machine."""
+    # Names are not looked up: the answer could be another when the connection is made.
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def refusal(address: str, security: Security | None, timeout: float) -> str:
+    """Say why a scheduler cannot be talked to; empty where it can.
+
+    Dask waits for ever for the first word of what accepts a connection and is no scheduler, and
+    what it raises where encryption fails names neither side.
+
+    Parameters
+    ----------
+    address : str
+        Address of the scheduler.
+    security : Security or None
+        Our certificates.
+    timeout : float
+        Seconds to wait for it, and for its first word.
+
+    Returns
+    -------
+    str
+        The reason, without a full stop.
+    """
+    arguments = {} if security is None else security.get_connection_args("client")
+
+    async def greet() -> None:
+        greeted = connect(address, timeout=timeout, **arguments)
+        await (await asyncio.wait_for(greeted, timeout * 1.25)).close()
+
+    try:
+        with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop that runs
+            pool.submit(asyncio.run, greet()).result()
+    except TimeoutError:
+        return "what answers there is no Dask scheduler"
+    except OSError as error:
+        cause = error.__cause__
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is refused ({cause.verify_message}): is ca the right file?"
+        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+            return "it does not speak TLS"
+        if isinstance(cause, ssl.SSLError):
+            reason = _reason(cause)
+            return f"it refuses our certificate ({reason}): is cert of its own authority?"
+        if str(error).startswith("Timed out"):
+            remedy = "start it, check the address, or allow a longer timeout"
+            return f"nobody answered within {timeout:g} s: {remedy}"
+        return "it ends the connection; if it speaks TLS: write tls:// and give certificates"
+    return ""
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """What OpenSSL says of an error, in plain words."""
+    return str(error.reason or error).lower().replace("_", " ")
+
+
+# --- worker processes of this machine
+
+
+_UNGUARDED = 78  # an exit code that says so
+_GUARD = (
+    "a script that starts worker processes must do so below 'if __name__ == \"__main__\":', since "
+    "each of them runs the script from its start: put that line before the part that starts them"
+)
+_STARTS = 3
+
+
+def check_main() -> None:
+    """Refuse to start processes in one that Python is still starting, as a part of a script.
+
+    Raises
+    ------
+    ClusterError
+        The script lacks a guard.
+    """
+    here = multiprocessing.current_process()
+    if getattr(here, "_inheriting", False):
+        # The process that started this one as a worker says it, once for all of them.
+        if here.name.startswith("Dask Worker process"):
+            os._exit(_UNGUARDED)
+        raise ClusterError(_GUARD)
+
+
+class Worker(Nanny):  # type: ignore[misc]
+    """A worker process with our settings, which is started again where it ends.
+
+    Parameters
+    ----------
+    *arguments, **options : object
+        Those of the nanny.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        # The settings of the moment are copied: others may be set by the time that a worker
+        # restarts.
+        with dask.config.set(WORKER_SETTINGS):
+            super().__init__(*arguments, config=copy.deepcopy(dask.config.config), **options)
+        self._exitcode = 0
+
+    async def instantiate(self) -> Status:
+        """Start the process; again where it is killed while the cluster starts."""
+        for _ in range(_STARTS):
+            status = await super().instantiate()
+            if status == Status.running or self.status not in (Status.init, Status.starting):
+                return status
+            if self._exitcode >= 0:
+                break
+        if self._exitcode == _UNGUARDED:
+            raise ClusterError(_GUARD)
+        msg = (
+            f"worker processes must start, and one ended as it did, with exit code {self._exitcode}"
+            ": see whether this machine has memory for them, ask for fewer, or run on threads"
+        )
+        raise ClusterError(msg)
+
+    def _on_worker_exit_sync(self, exitcode: int) -> None:
+        self._exitcode = exitcode
+        super()._on_worker_exit_sync(exitcode)
+
+
+class WorkerProcesses(LocalCluster):  # type: ignore[misc]
+    """Worker processes that come back however long that takes.
+
+    Raises
+    ------
+    ClusterError
+        They do not start.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except RuntimeError as error:
+            # What Dask says around it are two pages of its own calls.
+            raise (error.__cause__ or error).with_traceback(None) from None
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        # Of a worker that is not back in 15 s, which a busy machine may take to start one, a
+        # cluster ends the nanny that is about to bring it back.
+        super(SpecCluster, self)._update_worker_status(op, msg)

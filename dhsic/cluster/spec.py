@@ -1,4 +1,4 @@
-"""Description of a cluster: a value, read from a YAML file.
+"""Description of a cluster, a value read from a YAML file, and what libraries are given of it.
 
 The checks find mistakes that would have no effect or fail late: unknown keys, texts that would
 break a line of a job script, sections of another kind. The library of the kind checks everything
@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import logging
 import math
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from functools import partial
+from pathlib import Path
+from string import Template
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args
 
 import yaml
@@ -28,9 +32,8 @@ from dhsic._validation import (
     check_number,
     nearest,
 )
-from dhsic.cluster.settings import default_workers, job_limit
 from dhsic.engine.units import parse_bytes
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import InvalidArgumentError, needing
 from dhsic.io.urls import redacted
 
 ClusterKind = Literal["local", "scheduler", "slurm", "pbs", "lsf", "sge", "kubernetes", "gateway"]
@@ -778,3 +781,348 @@ def _load_yaml(file: str) -> Any:
         place = "" if mark is None else f" in line {mark.line + 1}"
         msg = f"{what} must be YAML, and is not{place}: {reason or type(error).__name__}"
         raise InvalidArgumentError(msg) from error
+
+
+# --- how Dask is set up in worker processes that are started here
+
+
+# The plan may use 0.95 / 1.25 of the limit, which are 76 %.
+_HEADROOM = 1.25
+_SPILL = 0.85
+_TERMINATE = 0.95
+_NANNY = 256 * 2**20
+
+HERE = "127.0.0.1:0"
+"""Where dashboards listen: they are plain http, also beside TLS."""
+
+# A plan counts all that a worker holds, arrays that are sent to it too, and may use 76 % of the
+# limit of a process. Above that, where a plan was too low or others keep data on the cluster too,
+# results spill to disk, by the memory of the process alone: Dask's own 70 % would spill what every
+# task needs next. A paused worker never goes on by itself, which would be a hang. Dask's default
+# MALLOC_TRIM_THRESHOLD_ is left out: it makes every large array fresh pages, with which tiles take
+# up to 1.8 times as long. Dask's profiler looks every 10 ms, which costs 7 %; its clocks, which
+# tick every 20 ms and look at the machine every 500 ms, are half of what an idle cluster costs.
+WORKER_SETTINGS: dict[str, Any] = {
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": _SPILL,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": _TERMINATE,
+    "distributed.worker.profile.interval": "100ms",
+    "distributed.admin.tick.interval": "200ms",
+    "distributed.admin.system-monitor.interval": "2s",
+    "distributed.nanny.pre-spawn-environ": {
+        "OMP_NUM_THREADS": 1,
+        "MKL_NUM_THREADS": 1,
+        "OPENBLAS_NUM_THREADS": 1,
+        "MALLOC_TRIM_THRESHOLD_": None,
+    },
+}
+
+# Any user of this machine may read what is plain http on loopback: numbers, and no pages on
+# workers, tasks and logs.
+LOCAL_SETTINGS: dict[str, Any] = {
+    **WORKER_SETTINGS,
+    "distributed.scheduler.http.routes": [
+        "distributed.http.scheduler.prometheus",
+        "distributed.http.health",
+    ],
+}
+
+
+def worker_environment() -> dict[str, str]:
+    """The settings of workers as variables that Dask reads where it starts."""
+    return {
+        f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": str(value).replace("'", '"')
+        for name, value in WORKER_SETTINGS.items()
+    }
+
+
+def job_limit(memory: int) -> int:
+    """Bytes of a job or a pod around such a process, with the one that watches over it."""
+    return process_limit(memory) + _NANNY
+
+
+def process_limit(memory: int) -> int:
+    """Bytes at which Dask counts the memory of a process, of which the plan may use some."""
+    return int(memory * _HEADROOM / _TERMINATE)
+
+
+def process_share(limit: int) -> int:
+    """Bytes that the plan may use in a process of such a limit."""
+    return int(limit * _TERMINATE / _HEADROOM)
+
+
+def processors() -> int:
+    """Count the processors that this process may use, by affinity and control group.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from dhsic.cluster import processors
+    >>> processors() >= 1
+    True
+    """
+    from dask.system import CPU_COUNT  # slow to import
+
+    return int(CPU_COUNT)
+
+
+def default_workers(threads: int) -> int:
+    """Worker processes that keep every processor busy."""
+    # Rounded down: threads of two workers on one processor would slow each other.
+    return max(1, processors() // threads)
+
+
+# --- arguments of dask-jobqueue
+
+
+_LONGEST_NOTICE = 600
+
+
+def queue_class(kind: str) -> Any:
+    """The class of dask-jobqueue for a kind of queue."""
+    with needing("dask-jobqueue", "cluster", f"a cluster of {kind}"):
+        import dask_jobqueue
+    return getattr(dask_jobqueue, f"{kind.upper()}Cluster")
+
+
+def job_arguments(spec: ClusterSpec, security: Any) -> dict[str, Any]:
+    """Arguments of the cluster of dask-jobqueue.
+
+    Everything that enters a job script is quoted or is plain by the checks of `JobQueue`.
+    """
+    jobs = spec.jobs
+    assert jobs is not None
+    # The notice is a share of short jobs, which a fixed one would use up.
+    notice = min(jobs.seconds * 3 // 20, _LONGEST_NOTICE)
+    quiet = ("-o /dev/null", "-e /dev/null") if jobs.log_directory is None else ()
+    settings = worker_environment().items()
+    return {
+        "queue": jobs.queue,
+        # The same thing is a project to LSF and SGE, and an account to SLURM and PBS.
+        "project" if spec.kind in ("lsf", "sge") else "account": jobs.account,
+        "interface": jobs.interface,
+        "log_directory": jobs.log_directory,
+        "local_directory": jobs.local_directory and on_node(jobs.local_directory),
+        "cores": spec.threads,
+        # One process a job: a queue counts, limits and kills jobs, and so each worker by itself.
+        "processes": 1,
+        "memory": f"{job_limit(spec.memory)}B",
+        "job_name": jobs.name or "dhsic-worker",
+        "python": on_node(jobs.python or sys.executable),
+        "walltime": _walltime_text(jobs.seconds, spec.kind),
+        "job_script_prologue": [
+            *(f"export {variable}={shlex.quote(value)}" for variable, value in settings),
+            *jobs.prologue,
+        ],
+        # Otherwise every job leaves a file in the folder where it was submitted.
+        "job_extra_directives": [*quiet, *jobs.directives],
+        "job_directives_skip": list(jobs.leave_out),
+        # The last limit counts: the first is that of the job, in which the nanny lives too. Workers
+        # leave before their jobs end, not all at once, and hand over what they hold.
+        "worker_extra_args": [
+            *("--memory-limit", f"{process_limit(spec.memory)}B"),
+            *("--dashboard-address", HERE),
+            *("--lifetime", f"{jobs.seconds - notice}s", "--lifetime-stagger", f"{notice // 3}s"),
+        ],
+        "scheduler_options": {
+            "dashboard_address": HERE,
+            **({} if jobs.host is None else {"host": jobs.host}),
+        },
+        "security": security,
+        # Lost workers are expected, and told by errors and the progress.
+        "silence_logs": logging.CRITICAL,
+        **jobs.options,
+    }
+
+
+def _walltime_text(seconds: int, kind: str) -> str:
+    """In hours and minutes, which all understand; LSF does not count seconds."""
+    # Rounded up for LSF, so that no job is shorter than was asked for.
+    whole = -(-seconds // 60) * 60 if kind == "lsf" else seconds
+    text = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    return text[:-3] if kind == "lsf" else text
+
+
+# --- manifests for the Dask operator of Kubernetes, of the text in manifests.yaml
+
+
+_TLS_FOLDER = "/etc/dhsic/tls"
+
+
+def cluster_manifests(name: str, spec: ClusterSpec) -> list[dict[str, Any]]:
+    """Make a cluster that stays, with what guards and scales it.
+
+    Parameters
+    ----------
+    name : str
+        Name of all objects.
+    spec : ClusterSpec
+        Specification of the kind ``kubernetes``.
+
+    Returns
+    -------
+    list of dict
+        One document an object.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Traffic would be unencrypted, and that is not allowed.
+    """
+    return _objects(name, spec, "stays")
+
+
+def job_manifests(
+    name: str, spec: ClusterSpec, script: str, *, workers: bool, tasks: int
+) -> list[dict[str, Any]]:
+    """Make a pod that runs a script, beside workers, or one for every task of a sweep.
+
+    Parameters
+    ----------
+    name : str
+        Name of all objects.
+    spec : ClusterSpec
+        Specification of the kind ``kubernetes``.
+    script : str
+        Shell of the pod, whose first argument is the file of the cluster.
+    workers : bool
+        Whether it has workers; without them it runs in one pod, and a sweep in one a task.
+    tasks : int
+        Tasks of a sweep.
+
+    Returns
+    -------
+    list of dict
+        One document an object.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Traffic would be unencrypted, and that is not allowed.
+    """
+    words = ["sh", "-c", script, "sh"]
+    if workers:
+        words.append(yaml_text([_seen_from_inside(name, spec).to_dict()]))
+    # `$$` is how Kubernetes writes a dollar sign, in whose place it puts $(NAME) otherwise.
+    command = [word.replace("$", "$$") for word in words]
+    return _objects(name, spec, "leads" if workers else "alone", tasks=tasks, command=command)
+
+
+def yaml_text(documents: list[Any]) -> str:
+    """Write documents as YAML that every reader takes for the same values."""
+    return yaml.dump_all(
+        documents, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=10**6
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without anchors, and with text of several lines as a block, for those who read it."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    ),
+)
+
+
+def _objects(
+    name: str, spec: ClusterSpec, role: Literal["stays", "leads", "alone"], **chosen: Any
+) -> list[dict[str, Any]]:
+    section = spec.kubernetes
+    assert section is not None
+    tls, workers = _uses_tls(spec), role != "alone"
+    adaptive = workers and isinstance(spec.workers, Adaptive)
+    own, small = pod_amounts(1, job_limit(spec.memory)), pod_amounts(1, 2**30)
+    # Without workers the threads are those of the pod itself.
+    runner = own if workers else spec.pod_resources
+    words = {"ca-file": "ca.crt", "cert": "tls.crt", "key": "tls.key"}
+    values = {
+        **dict.fromkeys(("stays", "leads", "alone", "tasks", "command")),
+        **chosen,
+        role: True,
+        "clustered": workers,
+        "name": name,
+        "image": section.image,
+        "namespace": section.namespace,
+        "service_account": section.service_account,
+        "operator_namespace": section.operator_namespace,
+        "storage_ports": [{"protocol": "TCP", "port": port} for port in section.storage_ports],
+        "secrets": [{"secretRef": {"name": secret}} for secret in section.secrets] or None,
+        "tls": tls,
+        "tls_secret": section.tls_secret,
+        "tls_words": [f"--tls-{k}={_TLS_FOLDER}/{file}" for k, file in words.items() if tls],
+        "protocol": "tls" if tls else "tcp",
+        "address": _address(name, tls),
+        "adaptive": adaptive,
+        # The operator asks the scheduler for the number of workers where it adapts, from its pod.
+        "host": "0.0.0.0" if adaptive else "127.0.0.1",
+        "replicas": spec.bounds.minimum,
+        "most": spec.bounds.maximum,
+        "threads": spec.threads,
+        "memory_limit": process_limit(spec.memory),
+        "settings": [{"name": key, "value": text} for key, text in worker_environment().items()],
+    }
+    pods = {"scheduler": small, "worker": spec.pod_resources, "runner": runner}
+    for pod, amounts in pods.items():
+        values[f"{pod}_resources"] = amounts
+        values[f"{pod}_memory"] = amounts["limits"]["memory"]
+    text = Path(__file__).with_name("manifests.yaml").read_text("utf-8")
+    filled: list[dict[str, Any]] = _filled(yaml.safe_load(text)["objects"], values)
+    return filled
+
+
+def _filled(part: Any, values: dict[str, Any]) -> Any:
+    """A part of the text with values in the place of names; None where there is none."""
+    if isinstance(part, str):
+        name = part.removeprefix("$")
+        return (
+            values[name]
+            if name != part and name in values
+            else Template(part).safe_substitute(values)
+        )
+    if isinstance(part, list):
+        items = [_filled(item, values) for item in part]
+        # A list within a list stands for its items.
+        lists = [item if isinstance(item, list) else [item] for item in items if item is not None]
+        return [item for items in lists for item in items]
+    if isinstance(part, dict):
+        if not _filled(part.get("when", True), values):
+            return None
+        filled = {key: _filled(value, values) for key, value in part.items() if key != "when"}
+        return {key: value for key, value in filled.items() if value is not None}
+    return part
+
+
+def _seen_from_inside(name: str, spec: ClusterSpec) -> ClusterSpec:
+    """The cluster for a pod of it: a scheduler that is there soon."""
+    tls = _uses_tls(spec)
+    files = [f"{_TLS_FOLDER}/{file}" for file in ("ca.crt", "tls.crt", "tls.key")]
+    return ClusterSpec(
+        "scheduler",
+        memory=spec.memory,
+        tls=TLS(*files) if tls else None,
+        insecure=spec.insecure,
+        timeout=spec.patience,
+        scheduler=SchedulerAt(_address(name, tls)),
+    )
+
+
+def _address(name: str, tls: bool) -> str:
+    return f"{'tls' if tls else 'tcp'}://{name}-scheduler:8786"
+
+
+def _uses_tls(spec: ClusterSpec) -> bool:
+    assert spec.kubernetes is not None
+    if spec.kubernetes.tls_secret is None and not spec.insecure:
+        remedy = "make a secret of ca.crt, tls.crt and tls.key, or write 'insecure: true'"
+        refuse("tls_secret", "given, since traffic must be encrypted", None, remedy)
+    return spec.kubernetes.tls_secret is not None

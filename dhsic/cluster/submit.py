@@ -32,11 +32,18 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from dhsic._files import parse_json
+from dhsic._files import parse_json, write_whole
 from dhsic._validation import nearest
-from dhsic._whole import write_whole
-from dhsic.cluster.manifests import job_manifests, yaml_text
-from dhsic.cluster.spec import ClusterSpec, on_node, plain_path, refuse
+from dhsic.cluster.spec import (
+    ClusterSpec,
+    job_arguments,
+    job_manifests,
+    on_node,
+    plain_path,
+    queue_class,
+    refuse,
+    yaml_text,
+)
 from dhsic.errors import ClusterError, InvalidArgumentError
 from dhsic.io.urls import redacted
 
@@ -379,8 +386,6 @@ def _head(run: SubmittedRun, queue: dict[str, Any]) -> str:
     jobs = run.spec.jobs
     if jobs is None:
         return "#!/usr/bin/env bash"
-    from dhsic.cluster.clients import job_arguments, queue_class  # slow to import
-
     # The job that leads has a thread; one of a sweep is as large as a worker.
     own = run.spec if run.each else dataclasses.replace(run.spec, threads=1)
     arguments = job_arguments(own, None)

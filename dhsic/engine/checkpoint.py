@@ -91,7 +91,7 @@ class FolderEntry(NamedTuple):
 
 
 AnyFolder: TypeAlias = Any
-"""A folder on a disk or in a store, see `dhsic.io.folder`, which stands above the engine."""
+"""A folder on a disk or in a store, see `dhsic.io.urls`, which stands above the engine."""
 
 # Folders of those that the public function at hand has opened.
 _OPENED: ContextVar[dict[AnyFolder, None]] = ContextVar("opened")

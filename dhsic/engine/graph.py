@@ -21,32 +21,38 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.engine.blocks import Source, is_cut, read_block, read_ranges, take_block, together
 from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
-from dhsic.engine.plan import MADE, PassPlan, cut_rows, read_bytes
-from dhsic.engine.reduction import (
+from dhsic.engine.passes import (
     GroupBlock,
     Indices,
-    Partial,
     Pass,
     Ranges,
     RowBlock,
     RowGroups,
+    Source,
     add,
-    pickled,
-    unpacked,
+    is_cut,
+    read_block,
+    read_ranges,
+    take_block,
+    together,
 )
-from dhsic.engine.runtime import Budget, Runtime, check_process_memory
-from dhsic.engine.supervision import as_they_finish, explained_failures, fetched, threads_of_workers
-
-if TYPE_CHECKING:
-    from dask.delayed import Delayed
+from dhsic.engine.plan import MADE, PassPlan, cut_rows, read_bytes
+from dhsic.engine.runtime import (
+    Budget,
+    Runtime,
+    as_they_finish,
+    check_process_memory,
+    explained_failures,
+    fetched,
+    threads_of_workers,
+)
 
 State = TypeVar("State")
 Value = TypeVar("Value")
@@ -75,11 +81,11 @@ _TASKS_OF_A_THREAD = 2
 class Job(NamedTuple):
     """Tasks to compute."""
 
-    leaves: list[Delayed]
+    leaves: list[Any]
     """Tasks that do the work."""
     amounts: list[int]
     """How much of it each does."""
-    wanted: list[Delayed]
+    wanted: list[Any]
     """Tasks whose results are wanted: leaves, or what combines them."""
 
 
@@ -248,6 +254,36 @@ class Leaf(NamedTuple):
     """How much of the work it is."""
     key: str | None = None
     """Names its task."""
+
+
+@dataclass(frozen=True)
+class Partial(Generic[State]):
+    """A partial result with the work behind it."""
+
+    state: State
+    seconds: float
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Within the pickle, not beside it: buffers of arrays that travel apart may arrive
+        # unaligned.
+        return unpacked, (Partial, pickled((self.state, self.seconds)))
+
+
+def pickled(value: Any) -> bytes:
+    """Pickle a value as Dask does, which can send more functions than `pickle` alone."""
+    from distributed.protocol.pickle import dumps  # slow to import, and threads do without
+
+    data: bytes = dumps(value)
+    return data
+
+
+def unpacked(kind: Callable[..., Any], data: bytes) -> Any:
+    """Rebuild a value that was pickled with its arrays inside.
+
+    Dask would send the arrays beside it, and they could arrive unaligned: NumPy then sums them in
+    another order, and the last digits depend on which worker had what.
+    """
+    return kind(*pickle.loads(data))
 
 
 class Work(NamedTuple):
@@ -722,7 +758,7 @@ class LazyRows:
     listener: Listener
 
     @cached_property
-    def _tasks(self) -> list[Delayed]:
+    def _tasks(self) -> list[Any]:
         """A task for every block, made when the first is needed."""
         tree = tree_of(self.reduction, self.sources, self.plan, self.runtime, finite=True)
         work, rows = held(tree.work, self.runtime), as_task(_rows_of_leaf)

@@ -19,10 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import named_arguments
-from dhsic.engine.blocks import (
+from dhsic.engine.events import PassStarted, RunStarted, Unit
+from dhsic.engine.passes import (
     BLOCK_BYTES,
     GROUPS,
     PAIRS,
+    Pass,
+    Ranges,
+    RowGroups,
     Source,
     block_bounds,
     cut_bytes,
@@ -31,8 +35,6 @@ from dhsic.engine.blocks import (
     spans_of,
     together,
 )
-from dhsic.engine.events import PassStarted, RunStarted, Unit
-from dhsic.engine.reduction import Pass, Ranges, RowGroups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.units import format_bytes, format_count, format_seconds
 from dhsic.errors import MemoryBudgetError

@@ -1,9 +1,14 @@
-"""The session of a run, through which estimators read data and run passes."""
+"""A run: the session, through which estimators read data and run passes.
+
+Stored arrays are listed when a run starts, and again when it ends, to refuse a result of data that
+changed meanwhile.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,9 +20,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
-from dhsic.engine.blocks import (
+from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
+from dhsic.engine.events import Listener, PassFinished, PassStarted, StepStarted, Unit, ignore
+from dhsic.engine.graph import (
+    LazyRows,
+    Leaf,
+    Tree,
+    Work,
+    as_task,
+    computed,
+    run_tree,
+    take_rows,
+    tree_of,
+)
+from dhsic.engine.passes import (
+    BLOCK_BYTES,
+    BlockStates,
+    BlockwisePass,
+    Footprint,
     Gaps,
+    Moves,
     NonFiniteError,
+    Pass,
+    RowBlock,
     RowWeights,
     Source,
     check_exact,
@@ -25,159 +50,22 @@ from dhsic.engine.blocks import (
     labels_of,
     row_bytes,
 )
-from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
-from dhsic.engine.events import Listener, PassFinished, PassStarted, StepStarted, Unit, ignore
-from dhsic.engine.graph import LazyRows, Leaf, Tree, Work, run_tree, take_rows, tree_of
-from dhsic.engine.inventory import Inventories, check_unchanged, describe_sources, take_inventories
-from dhsic.engine.jackknife import BlockStates, BlockwisePass, Deletion
 from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, end_if_planned, plan_pass
-from dhsic.engine.reduction import Footprint, Moves, Pass, RowBlock
-from dhsic.engine.runtime import Runtime, check_process_memory
+from dhsic.engine.runtime import Runtime, check_process_memory, explained_failures
 from dhsic.errors import DataError, DhsicError
 from dhsic.results import PassSummary, StoredArraySummary
 
 _KEPT = 16
 _RANGES = 32
-
-Keys = NDArray[np.uint64]
-
-
-class Still(NamedTuple):
-    """Columns of a variable that are constant in a sample."""
-
-    variable: int
-    """Its number."""
-    columns: tuple[int, ...]
-    """Their numbers."""
-    value: NDArray[np.float64]
-    """Their values there, shape (c,)."""
-
-
-class Differing(NamedTuple):
-    """Rows of the data with other values in such columns."""
-
-    total: int
-    """How many there are."""
-    keys: Keys
-    """Random numbers of those that are kept, ascending, shape (k,)."""
-    values: NDArray[np.float64]
-    """Values of these rows, shape (k, c): of all, or of 16 drawn at random."""
-
-    def merge(self, other: Differing) -> Differing:
-        """Merge the findings about the rows of both."""
-        keys = np.concatenate([self.keys, other.keys])
-        # The smallest keys of all are a uniform draw, however the rows are cut into blocks.
-        kept = np.argsort(keys, kind="stable")[:_KEPT]
-        values = np.concatenate([self.values, other.values])
-        return Differing(self.total + other.total, keys[kept], values[kept])
-
-
-class Extent(NamedTuple):
-    """Findings of a scan."""
-
-    first_bad: NDArray[np.float64]
-    """First row with NaN or infinity, shape (M,); infinity where there is none."""
-    differing: tuple[Differing, ...]
-    """For every set of columns that was the same in a sample."""
-
-
-def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None:
-    """Refuse variables with NaN or infinity.
-
-    Raises
-    ------
-    DataError
-        Names the first row of the variable where it comes first.
-    """
-    number = int(np.argmin(extent.first_bad))
-    row = extent.first_bad[number]
-    if np.isfinite(row):
-        # Rows of pooled samples are told by the sample that they are of.
-        place = getattr(sources[number], "place_of", None)
-        name, row = (sources[number].name, row) if place is None else place(int(row))
-        what = f"variable {name!r}"
-        labels = labels_of(sources[number])
-        if place is None and labels and len(labels) > 1 and sources[number].place != "graph":
-            bad = ~np.isfinite(sources[number].read(int(row), int(row) + 1)[0])
-            what = f"column {labels[int(np.argmax(bad))]!r} of {what}"
-        said = getattr(getattr(sources[number], "marks", None), "said", "")
-        marked = f" (as read by its attributes {said})" if said else ""
-        labelled = "category" in kinds_of(sources[number])
-        msg = (
-            f"{what} has {'missing values' if labelled else 'NaN or infinity'}, first in row "
-            f"{int(row)}{marked}: "
-            f"drop or fill such rows{remedy}"
-        )
-        raise DataError(msg)
-
-
-@dataclass(frozen=True)
-class Scan(Pass[Extent]):
-    """First bad row of every variable, and rows that differ from those of a sample.
-
-    Parameters
-    ----------
-    still : tuple of Still
-        Findings of earlier scans, to look beyond.
-    seed : int
-        The seed of the test: which of many rows are kept depends on it and on their numbers.
-    finite : tuple of bool, optional
-        Whether NaN and infinity are bad in every variable; in all where not given.
-    """
-
-    # argmin of booleans is the first that is false.
-    still: tuple[Still, ...] = ()
-    seed: int = 0
-    finite: tuple[bool, ...] | None = None
-    name: str = "scan"
-
-    keeps: ClassVar[bool] = False
-    refuses: ClassVar[bool] = False
-
-    def footprint(self, rows: int) -> Footprint:
-        """Small, but for copies of the columns."""
-        columns = sum(len(still.columns) for still in self.still)
-        widest = max((len(still.columns) for still in self.still), default=0)
-        return Footprint(
-            payload=16 * columns,
-            scratch=rows * (9 * widest + 16),
-            state=_KEPT * 8 * (columns + len(self.still)),
-        )
-
-    def chunk(self, block: RowBlock) -> Extent:
-        """Look at one block."""
-        finite = [np.isfinite(x).all(axis=1) for x in block.values]
-        refuses = self.finite or (True,) * len(finite)
-        first = [
-            block.start + int(np.argmin(ok)) if refused and not ok.all() else np.inf
-            for ok, refused in zip(finite, refuses, strict=True)
-        ]
-        return Extent(np.array(first), tuple(self._differing(block, still) for still in self.still))
-
-    def combine(self, left: Extent, right: Extent) -> Extent:
-        """Keep the earlier row, and the rows of the smallest keys."""
-        pairs = zip(left.differing, right.differing, strict=True)
-        merged = tuple(first.merge(other) for first, other in pairs)
-        return Extent(np.minimum(left.first_bad, right.first_bad), merged)
-
-    def _differing(self, block: RowBlock, still: Still) -> Differing:
-        x = block.values[still.variable][:, list(still.columns)]
-        # A row that misses a value differs from no other.
-        rows = np.flatnonzero((x != still.value).any(axis=1) & ~np.isnan(x).any(axis=1))
-        keys = np.zeros(0, np.uint64)
-        if len(rows):
-            # Of one variable by itself, so that they do not depend on the pairing. Those of
-            # consecutive rows are drawn at once: from the first to the last that differs.
-            start, stop = block.start + int(rows[0]), block.start + int(rows[-1]) + 1
-            drawn = random_keys(self.seed, start, stop, "bandwidth", still.variable, 1)
-            keys = drawn[rows - rows[0]]
-        kept = np.argsort(keys, kind="stable")[:_KEPT]
-        return Differing(len(rows), keys[kept], x[rows[kept]].astype(np.float64))
-
+_MOST_PARTS = 128  # that a checkpoint keeps of an array
+_MOST_RANGES = 4
+_ROWS = 66
+_CHUNKS = 4
+_FEWEST_ROWS = 32_768
 
 State = TypeVar("State")
 Value = TypeVar("Value")
-
+Keys = NDArray[np.uint64]
 _DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 
 
@@ -680,3 +568,453 @@ class Session:
         check_finite(extent, self.sources, self.remedy)
         msg = "NaN or infinity were read once and not again: do not change the data during a test"
         raise DataError(msg)
+
+
+# Blocks that are left out.
+
+
+@dataclass(frozen=True, eq=False)
+class Deletion:
+    """Which block of rows a run leaves out, whose sums an earlier run has kept.
+
+    Parameters
+    ----------
+    blocks : int
+        Number of blocks, B.
+    number : int, optional
+        The block that is left out; none where it is not given, and what is read is then kept.
+    own : bool, optional
+        Whether the variables are measured with themselves, too, by a statistic that keeps blocks.
+    sizes : list of int
+        Rows of every block, once they are known.
+    kept : list
+        What does not depend on the block that is left out, in the order in which it was made.
+    """
+
+    blocks: int
+    number: int | None = None
+    own: bool = False
+    sizes: list[int] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+    _left: list[Any] = field(default_factory=list)
+    _making: list[bool] = field(default_factory=list)
+
+    def without(self, number: int) -> Deletion:
+        """The same for a run that leaves a block out, in which nothing is read."""
+        return Deletion(self.blocks, number, self.own, self.sizes, self.kept, self.kept[::-1])
+
+    def once(self, make: Callable[[], Any]) -> Any:
+        """What was made at this point of the run that left nothing out."""
+        if self.number is not None:
+            return self._left.pop()
+        if self._making:  # a part of it is kept with the whole
+            return make()
+        self._making.append(True)
+        value = make()
+        self._making.clear()
+        self.kept.append(value)
+        return value
+
+
+# Scans, for values that are not finite and for rare ones.
+
+
+class Still(NamedTuple):
+    """Columns of a variable that are constant in a sample."""
+
+    variable: int
+    """Its number."""
+    columns: tuple[int, ...]
+    """Their numbers."""
+    value: NDArray[np.float64]
+    """Their values there, shape (c,)."""
+
+
+class Differing(NamedTuple):
+    """Rows of the data with other values in such columns."""
+
+    total: int
+    """How many there are."""
+    keys: Keys
+    """Random numbers of those that are kept, ascending, shape (k,)."""
+    values: NDArray[np.float64]
+    """Values of these rows, shape (k, c): of all, or of 16 drawn at random."""
+
+    def merge(self, other: Differing) -> Differing:
+        """Merge the findings about the rows of both."""
+        keys = np.concatenate([self.keys, other.keys])
+        # The smallest keys of all are a uniform draw, however the rows are cut into blocks.
+        kept = np.argsort(keys, kind="stable")[:_KEPT]
+        values = np.concatenate([self.values, other.values])
+        return Differing(self.total + other.total, keys[kept], values[kept])
+
+
+class Extent(NamedTuple):
+    """Findings of a scan."""
+
+    first_bad: NDArray[np.float64]
+    """First row with NaN or infinity, shape (M,); infinity where there is none."""
+    differing: tuple[Differing, ...]
+    """For every set of columns that was the same in a sample."""
+
+
+@dataclass(frozen=True)
+class Scan(Pass[Extent]):
+    """First bad row of every variable, and rows that differ from those of a sample.
+
+    Parameters
+    ----------
+    still : tuple of Still
+        Findings of earlier scans, to look beyond.
+    seed : int
+        The seed of the test: which of many rows are kept depends on it and on their numbers.
+    finite : tuple of bool, optional
+        Whether NaN and infinity are bad in every variable; in all where not given.
+    """
+
+    # argmin of booleans is the first that is false.
+    still: tuple[Still, ...] = ()
+    seed: int = 0
+    finite: tuple[bool, ...] | None = None
+    name: str = "scan"
+
+    keeps: ClassVar[bool] = False
+    refuses: ClassVar[bool] = False
+
+    def footprint(self, rows: int) -> Footprint:
+        """Small, but for copies of the columns."""
+        columns = sum(len(still.columns) for still in self.still)
+        widest = max((len(still.columns) for still in self.still), default=0)
+        return Footprint(
+            payload=16 * columns,
+            scratch=rows * (9 * widest + 16),
+            state=_KEPT * 8 * (columns + len(self.still)),
+        )
+
+    def chunk(self, block: RowBlock) -> Extent:
+        """Look at one block."""
+        finite = [np.isfinite(x).all(axis=1) for x in block.values]
+        refuses = self.finite or (True,) * len(finite)
+        first = [
+            block.start + int(np.argmin(ok)) if refused and not ok.all() else np.inf
+            for ok, refused in zip(finite, refuses, strict=True)
+        ]
+        return Extent(np.array(first), tuple(self._differing(block, still) for still in self.still))
+
+    def combine(self, left: Extent, right: Extent) -> Extent:
+        """Keep the earlier row, and the rows of the smallest keys."""
+        pairs = zip(left.differing, right.differing, strict=True)
+        merged = tuple(first.merge(other) for first, other in pairs)
+        return Extent(np.minimum(left.first_bad, right.first_bad), merged)
+
+    def _differing(self, block: RowBlock, still: Still) -> Differing:
+        x = block.values[still.variable][:, list(still.columns)]
+        # A row that misses a value differs from no other.
+        rows = np.flatnonzero((x != still.value).any(axis=1) & ~np.isnan(x).any(axis=1))
+        keys = np.zeros(0, np.uint64)
+        if len(rows):
+            # Of one variable by itself, so that they do not depend on the pairing. Those of
+            # consecutive rows are drawn at once: from the first to the last that differs.
+            start, stop = block.start + int(rows[0]), block.start + int(rows[-1]) + 1
+            drawn = random_keys(self.seed, start, stop, "bandwidth", still.variable, 1)
+            keys = drawn[rows - rows[0]]
+        kept = np.argsort(keys, kind="stable")[:_KEPT]
+        return Differing(len(rows), keys[kept], x[rows[kept]].astype(np.float64))
+
+
+def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None:
+    """Refuse variables with NaN or infinity.
+
+    Raises
+    ------
+    DataError
+        Names the first row of the variable where it comes first.
+    """
+    number = int(np.argmin(extent.first_bad))
+    row = extent.first_bad[number]
+    if np.isfinite(row):
+        # Rows of pooled samples are told by the sample that they are of.
+        place = getattr(sources[number], "place_of", None)
+        name, row = (sources[number].name, row) if place is None else place(int(row))
+        what = f"variable {name!r}"
+        labels = labels_of(sources[number])
+        if place is None and labels and len(labels) > 1 and sources[number].place != "graph":
+            bad = ~np.isfinite(sources[number].read(int(row), int(row) + 1)[0])
+            what = f"column {labels[int(np.argmax(bad))]!r} of {what}"
+        said = getattr(getattr(sources[number], "marks", None), "said", "")
+        marked = f" (as read by its attributes {said})" if said else ""
+        labelled = "category" in kinds_of(sources[number])
+        msg = (
+            f"{what} has {'missing values' if labelled else 'NaN or infinity'}, first in row "
+            f"{int(row)}{marked}: "
+            f"drop or fill such rows{remedy}"
+        )
+        raise DataError(msg)
+
+
+# Stored arrays, as listings show them.
+
+
+class Stamp(NamedTuple):
+    """A stored chunk, as a listing shows it."""
+
+    size: int
+    """In bytes, as stored."""
+    mark: str
+    """Its ETag or the time it was written; empty where the store tells neither."""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The chunks of a stored array, as one listing of its store shows them.
+
+    Parameters
+    ----------
+    name : str
+        Name of a variable that it holds.
+    rows : int
+        Rows of the array.
+    chunks : tuple of tuple of (Stamp or None)
+        For every chunk along the rows those across the columns; None for one that is not there.
+    chunk_rows : int
+        Rows that are stored together.
+    fill : str or None
+        The number that absent chunks are read as; None where it is NaN, which is a missing value.
+    checksums : tuple of str
+        Codecs of the array that notice a damaged chunk.
+    within : tuple of (int, int), optional
+        Rows of every chunk that is absent within a shard that is there.
+
+    Examples
+    --------
+    >>> there = (Stamp(80, "a"),)
+    >>> Inventory("x", 25, (there, (None,), there), 10, "0", ()).absent
+    [(10, 20)]
+    """
+
+    name: str
+    rows: int
+    chunks: tuple[tuple[Stamp | None, ...], ...]
+    chunk_rows: int
+    fill: str | None
+    checksums: tuple[str, ...]
+    within: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def absent(self) -> list[tuple[int, int]]:
+        """The rows of every chunk that is not there."""
+        spans = [
+            (k * self.chunk_rows, min((k + 1) * self.chunk_rows, self.rows))
+            for k, across in enumerate(self.chunks)
+            for stamp in across
+            if stamp is None
+        ]
+        return sorted([*spans, *self.within])
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Up to 128 runs of rows, and what is stored for each, in a line."""
+        size, spans = self.chunk_rows, _parts_of(len(self.chunks))
+        return {
+            _rows_text(a * size, min(b * size, self.rows)): _in_a_line(self.chunks[a:b])
+            for a, b in spans
+        }
+
+    @property
+    def summary(self) -> StoredArraySummary:
+        """Its summary in a result."""
+        stamps = [stamp for across in self.chunks for stamp in across]
+        return StoredArraySummary(
+            name=self.name,
+            chunks=len(stamps),
+            absent=len(self.absent),
+            stored_bytes=_bytes_of_stamps(stamps),
+            checksums=self.checksums,
+            digest=_digest(self.parts.values()),
+        )
+
+
+Inventories = tuple[tuple[Any, Inventory], ...]
+"""For every array that a store lists one of its variables, and the chunks."""
+
+
+def take_inventories(sources: Sequence[Source]) -> Inventories:
+    """List every stored array that variables are made of, once.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        The variables.
+
+    Returns
+    -------
+    tuple of (variable, Inventory)
+        For every array one of its variables and the chunks; without arrays whose store lists none.
+
+    Raises
+    ------
+    DataError
+        Chunks are absent whose fill value is a number, and are not allowed to be.
+    """
+    arrays: dict[object, list[Any]] = {}
+    for source in sources:
+        for array in getattr(source, "stored", ()):
+            # Several variables of one array are one listing.
+            arrays.setdefault(array.identity, []).append(array)
+    listed = [(same, same[0].inventory(within=True)) for same in arrays.values()]
+    for same, inventory in listed:
+        if inventory is None:
+            continue
+        # One variable that allows it speaks for the array, whose chunks all of them share.
+        if not any(array.allow_missing_chunks for array in same):
+            _refuse_absent(inventory)
+    return tuple((same[0], inventory) for same, inventory in listed if inventory is not None)
+
+
+def check_unchanged(before: Inventories) -> None:
+    """List the stored arrays again, and refuse a result of data that changed meanwhile.
+
+    Raises
+    ------
+    DataError
+        A chunk was written, added or removed since the first listing.
+    """
+    for stored, first in before:
+        # Their stamps are enough: a shard in which something changed has another one.
+        now = stored.inventory(within=False)
+        parts = {} if now is None else now.parts  # None where listing was allowed and is not now
+        changed = [rows for rows, line in first.parts.items() if parts.get(rows) != line]
+        if changed:
+            msg = (
+                f"the stored data of variable {first.name!r} changed during the run, in "
+                f"{_several(changed)}, so that its result would be of neither: run again when "
+                "nothing writes to them"
+            )
+            raise DataError(msg)
+
+
+def _refuse_absent(inventory: Inventory) -> None:
+    # NaN in the place of absent chunks is refused, or dropped, as any missing value.
+    if inventory.fill is None or not inventory.absent:
+        return
+    ranges = [_rows_text(*ends) for ends in _merged_ranges(inventory.absent)]
+    count = len(inventory.absent)
+    msg = (
+        f"variable {inventory.name!r} lacks {count:,} stored chunk{'s' if count > 1 else ''}, of "
+        f"{_several(ranges)}, which would be read as {inventory.fill}: complete the data, as after "
+        "a writer that was interrupted; or, where the writer left out chunks that hold "
+        f"{inventory.fill} alone, as zarr does by default, allow it by --allow-missing-chunks, in "
+        "Python by dhsic.stored_array(..., allow_missing_chunks=True)"
+    )
+    raise DataError(msg)
+
+
+def _merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges by their starts, with those that touch joined."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(stop, joined[-1][1])
+        else:
+            joined.append((start, stop))
+    return joined
+
+
+def _parts_of(count: int) -> Iterable[tuple[int, int]]:
+    """Runs of chunks, of which a checkpoint keeps a line each and tells which rows changed."""
+    return pairwise(sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)}))
+
+
+def _rows_text(start: int, stop: int) -> str:
+    return f"rows {start} to {stop - 1}"
+
+
+def _several(listed: Sequence[str]) -> str:
+    shown = ", ".join(listed[:_MOST_RANGES])
+    more = len(listed) - _MOST_RANGES
+    return f"{shown} and {more:,} more ranges" if more > 0 else shown
+
+
+def _in_a_line(chunks: Sequence[Sequence[Stamp | None]]) -> str:
+    stamps = [stamp for across in chunks for stamp in across]
+    # A listing tells size and ETag or time; the bytes themselves are not read.
+    there = len(stamps) - stamps.count(None)
+    digest = _digest("-" if stamp is None else f"{stamp.size} {stamp.mark}" for stamp in stamps)
+    return f"{there} of {len(stamps)} chunks, {_bytes_of_stamps(stamps)} bytes, {digest[:16]}"
+
+
+def _bytes_of_stamps(stamps: Iterable[Stamp | None]) -> int:
+    return sum(stamp.size for stamp in stamps if stamp is not None)
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, Any]:
+    """Name, shape, dtype and columns of variables, and their content, as plain values.
+
+    The content is that of all rows where they are in memory or computed by a Dask graph, which is
+    computed once for it. For stored rows it is that of the first, the last and some between, of a
+    few chunks: what else changes, an inventory shows.
+    """
+    sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)
+    graphs = (source for source in sources if source.place == "graph")
+    with explained_failures(None):
+        # All graphs at once, which share what they compute.
+        tasks = [as_task(_sha)(b) for source in graphs for b in source.lazy(_sample_bounds(source))]
+        of_graphs = iter(computed(tasks, runtime))
+    variables, content = [], {}
+    for source, rows in zip(sources, sampled, strict=True):
+        columns = getattr(source, "columns", None)
+        described = {
+            "name": source.name,
+            "shape": list(source.shape),
+            "dtype": rows.dtype.str,
+            "columns": None if columns is None else list(columns),
+            "categorical": "category" in kinds_of(source),
+            # A sample of rows need not have any that is marked as missing.
+            "marks": [str(array.marks) for array in getattr(source, "stored", ())],
+        }
+        variables.append(described)
+        # Read whole where rows are in memory, or computed: a sample could miss a changed value.
+        # Of stored data a sample, since reading all would take as long as the test.
+        told: Any = _sha(rows)
+        if source.place != "storage":
+            graph, spans = source.place == "graph", list(pairwise(_sample_bounds(source)))
+            pieces = [next(of_graphs) if graph else _sha(source.read(*span)) for span in spans]
+            told = {
+                _rows_text(spans[a][0], spans[b - 1][1]): _digest(pieces[a:b])
+                for a, b in _parts_of(len(spans))
+            }
+        content[f"variable {source.name!r}"] = told
+    return {"variables": variables, "content": content}
+
+
+def _sample_bounds(source: Source) -> list[int]:
+    """Pieces that are read at a time: 128 of 32,768 rows or more, of 8 MiB at the most."""
+    n = source.shape[0]
+    step = min(max(_FEWEST_ROWS, -(-n // _MOST_PARTS)), max(1, BLOCK_BYTES // source.row_bytes))
+    return [*range(0, n, step), n]
+
+
+def _sha(rows: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
+
+
+def _sampled(source: Source) -> NDArray[np.intp]:
+    """Rows to look at, increasing."""
+    n, size = source.shape[0], source.chunk_rows
+    if size is None:
+        return _spread_numbers(0, n, _ROWS)
+    # The first, the last and some chunks between, since each costs a decoding.
+    starts = _spread_numbers(0, -(-n // size), _CHUNKS) * size
+    rows = [
+        _spread_numbers(start, min(start + size, n), _ROWS // _CHUNKS) for start in starts.tolist()
+    ]
+    return np.concatenate(rows)
+
+
+def _spread_numbers(start: int, stop: int, count: int) -> NDArray[np.intp]:
+    """The first, the last and numbers between, at most so many."""
+    return np.unique(np.linspace(start, stop - 1, min(count, stop - start)).astype(np.intp))

@@ -1,10 +1,10 @@
-"""Estimators of dependence, with their tests: a file each, and what they share.
+"""Estimators of dependence, with their tests: a file for each form of sums over rows.
 
-`base` defines estimators, their results, and the guard of approximate nulls; `registry` lists
-estimators and nulls. `choose` chooses among estimators and finds sizes that fit the memory and the
-time, and `program` combines statistics to one test. `exact` compares all pairs of rows. `nystrom_m`
-takes values of kernels at landmark tuples, `nfsic` at test locations, and `features` takes features
-of each variable. `functions` has the base class of estimators from functions of rows.
+`base` defines estimators, their results, and the guard of approximate nulls. `exact` compares all
+pairs of rows. `features` takes products of features of two variables, and `pointwise` products of
+functions of all variables: values of kernels at landmark tuples or test locations, or any that a
+user writes. `choose` lists estimators and nulls by name, chooses among them, and finds sizes that
+fit the memory and the time. `program` combines statistics to one test.
 """
 
 # A name that is imported as itself is public, for readers and for type checkers.
@@ -18,6 +18,12 @@ from dhsic.estimators.base import Null as Null
 from dhsic.estimators.base import Outcome as Outcome
 from dhsic.estimators.base import fit_on_sample as fit_on_sample
 from dhsic.estimators.base import plan_of as plan_of
+from dhsic.estimators.choose import ESTIMATORS as ESTIMATORS
+from dhsic.estimators.choose import NULLS as NULLS
+from dhsic.estimators.choose import EstimatorName as EstimatorName
+from dhsic.estimators.choose import NullName as NullName
+from dhsic.estimators.choose import register as register
+from dhsic.estimators.choose import unregister as unregister
 from dhsic.estimators.exact import UCKA as UCKA
 from dhsic.estimators.exact import UHSIC as UHSIC
 from dhsic.estimators.exact import VHSIC as VHSIC
@@ -33,15 +39,9 @@ from dhsic.estimators.features import NystromHSIC as NystromHSIC
 from dhsic.estimators.features import SubCorr as SubCorr
 from dhsic.estimators.features import WitnessFunction as WitnessFunction
 from dhsic.estimators.features import WitnessFunctions as WitnessFunctions
-from dhsic.estimators.functions import Functions as Functions
-from dhsic.estimators.nfsic import NFSIC as NFSIC
-from dhsic.estimators.nystrom_m import NystromMHSIC as NystromMHSIC
-from dhsic.estimators.registry import ESTIMATORS as ESTIMATORS
-from dhsic.estimators.registry import NULLS as NULLS
-from dhsic.estimators.registry import EstimatorName as EstimatorName
-from dhsic.estimators.registry import NullName as NullName
-from dhsic.estimators.registry import register as register
-from dhsic.estimators.registry import unregister as unregister
+from dhsic.estimators.pointwise import NFSIC as NFSIC
+from dhsic.estimators.pointwise import Functions as Functions
+from dhsic.estimators.pointwise import NystromMHSIC as NystromMHSIC
 
 __all__ = [
     name

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.engine.blocks import filled
+from dhsic.engine.passes import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Differing, Session, Still
 from dhsic.engine.units import format_bytes
@@ -52,11 +52,17 @@ from dhsic.nulls import (
     kernel_moments,
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
-from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.martingale import MartingaleSums
-from dhsic.statistics.orbit import Replicated, exact_null
-from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
+from dhsic.statistics.orbit import (
+    SHARE_OF_MANY,
+    Replicated,
+    Statistic,
+    exact_null,
+    replicate,
+    replicate_steps,
+)
+from dhsic.statistics.outer import Features
 
 Vector = NDArray[np.float64]
 Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | Martingale | FromReplicates
@@ -268,8 +274,16 @@ def fit_combinations(
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
     # A kernel that several combinations share is fitted once.
     distinct = list(dict.fromkeys(pairs))
-    varied = zip(distinct, fitting_samples(session, distinct, samples), strict=True)
-    fitted = {(k, m): _fit_to(k, x, samples[m], session.names[m]) for (k, m), x in varied}
+    fitted = dict[tuple[Kernel, int], Kernel]()
+    for (k, m), x in zip(distinct, fitting_samples(session, distinct, samples), strict=True):
+        try:
+            kernel = k.fit(x)
+        except DataError as error:
+            # A kernel does not know the name of its variable, which the user needs.
+            msg = f"variable {session.names[m]!r}: {error}"
+            raise DataError(msg) from error
+        # Rows that were put in so that there is a scale are none of the variable.
+        fitted[k, m] = kernel if x is samples[m] else of_rows(kernel, samples[m])
     most = (_MOST_OF_ESTIMATES if session.takes_constants else _MOST_VALUE)[session.dtype.name]
     for (given, m), kernel in fitted.items():
         # Kernels with a length follow the scale of the variable, and are fitted within their range.
@@ -277,17 +291,6 @@ def fit_combinations(
             rows = filled(samples[m])[:_LOOKED_AT]
             _check_kernel(session, m, kernel, own, rows, most if scale else None)
     return combinations.fitted(fitted[pair] for pair in pairs)
-
-
-def _fit_to(kernel: Kernel, sample: Sample, drawn: Sample, name: str) -> Kernel:
-    try:
-        fitted = kernel.fit(sample)
-    except DataError as error:
-        # A kernel does not know the name of its variable, which the user needs.
-        msg = f"variable {name!r}: {error}"
-        raise DataError(msg) from error
-    # Rows that were put in so that there is a scale are none of the variable.
-    return fitted if sample is drawn else of_rows(fitted, drawn)
 
 
 def _check_kernel(
@@ -476,6 +479,14 @@ def plan_of(
     >>> plan.n, plan.peak_bytes - plan.baseline_bytes
     (9, 1048576)
     """
+    chunks = ((s.decode_bytes(s.chunk_rows), s.name) for s in session.sources if s.chunk_rows)
+    size, name = max(chunks, default=(0, ""))
+    if size >= session.runtime.memory / _MOST_OF_A_CHUNK:
+        # A stored chunk alone takes a large part of the memory.
+        remedy = (
+            f"store variable {name!r} in smaller chunks, each takes {format_bytes(size)} to "
+            f"decode, {remedy}"
+        )
     return Plan(
         session.n,
         session.names,
@@ -483,19 +494,9 @@ def plan_of(
         session.runtime,
         tuple(steps),
         session.runtime.libraries_bytes,
-        _of_chunks(session) + remedy,
+        remedy,
         possible=(session.scan,),
     )
-
-
-def _of_chunks(session: Session) -> str:
-    """Remedy where a stored chunk alone takes a large part of the memory."""
-    stored = [source for source in session.sources if source.chunk_rows is not None]
-    sizes = [source.decode_bytes(source.chunk_rows or 1) for source in stored]
-    if max(sizes, default=0) < session.runtime.memory / _MOST_OF_A_CHUNK:
-        return ""
-    size, name = max(zip(sizes, (source.name for source in stored), strict=True))
-    return f"store variable {name!r} in smaller chunks, each takes {format_bytes(size)} to decode, "
 
 
 _FEWEST = 5
@@ -535,7 +536,14 @@ def fitting_samples(
     there = list(map(filled, drawn))  # a column is the same where its values are
     same = [(sample == sample[0]).all(axis=0) for sample in there]
     whole = {m: tuple(range(len(columns))) for m, columns in enumerate(same) if columns.all()}
-    parts = [(m, at) for kernel, m in kernels if same[m].any() for at in _still(kernel, same[m])]
+    # The sets of columns from which a kernel takes a scale, and which are the same in the sample.
+    parts = [
+        (m, at)
+        for kernel, m in kernels
+        if same[m].any()
+        for at in kernel.scale_columns(len(same[m]))
+        if max(at) < len(same[m]) and same[m][list(at)].all()
+    ]
     found = beyond(session, there, list(dict.fromkeys([*whole.items(), *parts])))
     constant = {m for m, columns in whole.items() if not found[m, columns].total}
     if constant and not session.takes_constants:
@@ -556,10 +564,22 @@ def fitting_samples(
             return np.vstack([drawn[m], value + np.maximum(1.0, np.abs(value))])
         if not found:
             return drawn[m]
-        d = drawn[m].shape[1]
+        sample, d, start = drawn[m], drawn[m].shape[1], 0
         sets = kernel.scale_columns(d) or (tuple(range(d)),)
         missed = {at: found[m, at] for at in sets if (m, at) in found}
-        return _completed(drawn[m], missed, session.n)
+        if not any(differing.total for differing in missed.values()):
+            return sample
+        # Rows that differ are as many as their share of all, and five where that is less, which is
+        # enough for a typical distance; each set of columns has them in other rows of the sample.
+        sample = sample.copy()
+        for columns, differing in missed.items():
+            share = round(len(sample) * differing.total / session.n)
+            # One row stays as it was, or the column would be the same in all again.
+            count = min(max(share, _FEWEST), len(differing.values), len(sample) - 1)
+            rows = np.arange(start, start + count) % len(sample)
+            sample[rows[:, None], np.array(columns)] = differing.values[:count]
+            start += count
+        return sample
 
     return [sample_of(*one) for one in kernels]
 
@@ -570,31 +590,6 @@ def beyond(
     """Rows that differ from samples in columns that are the same there, by variable and columns."""
     sought = [Still(m, at, np.array(drawn[m][0, list(at)], np.float64)) for m, at in still]
     return dict(zip(still, session.differing(sought), strict=True))
-
-
-def _completed(sample: Sample, missed: Mapping[ColumnNumbers, Differing], n: int) -> Sample:
-    """A sample (s, d) with rows that differ in columns that are the same in it.
-
-    They are as many as their share of the n rows, and five where that is less, which is enough for
-    a typical distance; each set of columns has them in other rows of the sample.
-    """
-    if not any(differing.total for differing in missed.values()):
-        return sample
-    sample, start = sample.copy(), 0
-    for columns, differing in missed.items():
-        share = round(len(sample) * differing.total / n)
-        # One row stays as it was, or the column would be the same in all again.
-        count = min(max(share, _FEWEST), len(differing.values), len(sample) - 1)
-        rows = np.arange(start, start + count) % len(sample)
-        sample[rows[:, None], np.array(columns)] = differing.values[:count]
-        start += count
-    return sample
-
-
-def _still(kernel: Kernel, same: NDArray[np.bool_]) -> list[ColumnNumbers]:
-    """The sets of columns from which a kernel takes a scale, and which are the same in a sample."""
-    known = (at for at in kernel.scale_columns(len(same)) if max(at) < len(same))
-    return [at for at in known if same[list(at)].all()]
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_flag, check_integer, check_level, check_number
-from dhsic.engine.jackknife import block_numbers
+from dhsic.engine.passes import Footprint, Pass, RowBlock, block_numbers
 from dhsic.engine.plan import DriverStep, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
@@ -60,14 +59,25 @@ from dhsic.nulls import (
 from dhsic.statistics.gram import (
     GramFound,
     GramStatistic,
+    GramSums,
+    Matrix,
     RowsPass,
+    check_rows,
+    column_sums,
+    limit_mixture,
+    null_moments,
 )
-from dhsic.statistics.gram_sums import GramSums, check_rows, limit_mixture, null_moments
 from dhsic.statistics.jackknife import DeletedSums, Parts
 from dhsic.statistics.martingale import martingale_of_grams
-from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
-from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
-from dhsic.statistics.tiles import Matrix, column_sums
+from dhsic.statistics.orbit import (
+    Orbit,
+    Permuted,
+    Statistic,
+    measure,
+    orbit_of,
+    replicate,
+    whole_group,
+)
 
 Vector = NDArray[np.float64]
 Tell = Callable[[GramFound], Any]
@@ -901,36 +911,28 @@ def _later_terms(points: PlanePoints, ranks: Ranks) -> float:
     """
     total = 0.0
     for bit in reversed(range((len(ranks) - 1).bit_length())):
+        # Points come in groups of 2 half ranks, of which the last may lack some.
         half = 1 << bit
-        terms, low, high = _split_by_bit(points, ranks, half)
-        total += terms
+        has = (ranks & half).astype(bool)
+        without, having = np.flatnonzero(~has), np.flatnonzero(has)
+        low, high = points[without], points[having]
+        sums = np.zeros(len(low) + 1, np.complex128)
+        np.cumsum(low, out=sums[1:])
+        number = np.arange(len(high))
+        before = having - number  # points without the bit; `first` are those of earlier groups
+        first = number & -half
+        terms = (before - first) * high
+        terms -= sums[before]
+        terms += sums[first]
+        total += float((high @ terms).imag)
         # Halves that fit the cache are sorted further in place; larger ones are taken one after
         # another.
         if len(ranks) > _IN_CACHE:
-            return total + _later_terms(*low) + _later_terms(*high)
-        points, ranks = (_alternate(a, b, half) for a, b in zip(low, high, strict=True))
+            total += _later_terms(low, ranks[without])
+            return total + _later_terms(high, ranks[having])
+        points = _alternate(low, high, half)
+        ranks = _alternate(ranks[without], ranks[having], half)
     return total
-
-
-def _split_by_bit(
-    points: PlanePoints, ranks: Ranks, half: int
-) -> tuple[float, tuple[PlanePoints, Ranks], tuple[PlanePoints, Ranks]]:
-    """The terms of one bit of the ranks, and the points without and with it.
-
-    Points come in groups of 2 half ranks, of which the last may lack some.
-    """
-    bit = (ranks & half).astype(bool)
-    without, having = np.flatnonzero(~bit), np.flatnonzero(bit)
-    low, high = points[without], points[having]
-    sums = np.zeros(len(low) + 1, np.complex128)
-    np.cumsum(low, out=sums[1:])
-    number = np.arange(len(high))
-    before = having - number  # points without the bit; `first` are those of earlier groups
-    first = number & -half
-    terms = (before - first) * high
-    terms -= sums[before]
-    terms += sums[first]
-    return float((high @ terms).imag), (low, ranks[without]), (high, ranks[having])
 
 
 def _alternate(low: NDArray[Any], high: NDArray[Any], half: int) -> NDArray[Any]:
@@ -1185,37 +1187,31 @@ class BlockPass(Pass[BlockSums]):
 
     def chunk(self, block: RowBlock) -> BlockSums:
         """Sums over the whole blocks among the rows."""
-        b = self.block_rows
-        pairs = list(zip(self.kernels, block.values, strict=True))
+        b, pairs = self.block_rows, list(zip(self.kernels, block.values, strict=True))
         rows = [kernel.rows(x, self.dtype) for kernel, x in pairs]
         columns = [kernel.columns(x, self.dtype) for kernel, x in pairs]
-        buffers = np.empty(
-            (2 + max(kernel.work_tiles for kernel in self.kernels), b, b), self.dtype
-        )
+        tiles = 2 + max(kernel.work_tiles for kernel in self.kernels)
+        buffers = np.empty((tiles, b, b), self.dtype)
+        first, second, work = buffers[0], buffers[1], buffers[2:]
         sums = BlockSums(0, 0.0, 0.0, 0.0, np.zeros(2), 0.0)
-        # A task holds whole blocks of the statistic, which begin at multiples of b in the data.
-        for start in range(0, block.rows - b + 1, b):
-            at = slice(start, start + b)
-            for kernel, x, y, out in zip(self.kernels, rows, columns, buffers[:2], strict=True):
-                kernel.tile(x[at], y[at], out, buffers[2:])
-            sums = self.combine(sums, self._block(block.start + start, *buffers[:2]))
-        return sums
-
-    def _block(self, start: int, first: Matrix, second: Matrix) -> BlockSums:
-        """Sums of one block, from its Gram matrices, which are overwritten."""
-        b = self.block_rows
         # For U-centred matrices: Zhang et al. (2018), (6) and (14), in the form of Song et al.
         # (2012).
         scale = 1.0 / (b * (b - 3))
-        sizes = _u_centre(first) * _u_centre(second)
-        norms = np.array([np.vdot(gram, gram) for gram in (first, second)], np.float64)
-        value = scale * float(np.vdot(first, second))
-        permuted = 0.0
-        if self.seed is not None:
-            # The key is the first row of the block, so that the order does not depend on tasks.
-            order = draw_permutations(self.seed, start, b, 1, 2)[0, 0]
-            permuted = scale * float(np.vdot(first, second[np.ix_(order, order)]))
-        return BlockSums(1, value, value**2, permuted**2, scale * norms, sizes)
+        # A task holds whole blocks of the statistic, which begin at multiples of b in the data.
+        for start in range(0, block.rows - b + 1, b):
+            at = slice(start, start + b)
+            for kernel, x, y, out in zip(self.kernels, rows, columns, (first, second), strict=True):
+                kernel.tile(x[at], y[at], out, work)
+            sizes = _u_centre(first) * _u_centre(second)
+            norms = np.array([np.vdot(gram, gram) for gram in (first, second)], np.float64)
+            value, permuted = scale * float(np.vdot(first, second)), 0.0
+            if self.seed is not None:
+                # The key is the first row of the block, so that the order does not depend on tasks.
+                order = draw_permutations(self.seed, block.start + start, b, 1, 2)[0, 0]
+                permuted = scale * float(np.vdot(first, second[np.ix_(order, order)]))
+            one = BlockSums(1, value, value**2, permuted**2, scale * norms, sizes)
+            sums = self.combine(sums, one)
+        return sums
 
 
 def _u_centre(gram: Matrix) -> float:

@@ -74,7 +74,7 @@ from dhsic.kernels import (
     OnColumns,
     Ranked,
 )
-from dhsic.kernels.dot import Codes
+from dhsic.kernels.base import Codes
 from dhsic.kernels.wrap import of_present
 from dhsic.landmarks import (
     check_landmark_options,
@@ -88,27 +88,30 @@ from dhsic.linalg import pivoted_cholesky, rounding_unit, solve_lower
 from dhsic.nulls import Chain, Gamma, Martingale, Permutation, Resampling, Shifts, Spectral
 from dhsic.report import Pictures
 from dhsic.results import AS_ASKED, BarResult, FeatureSummary, LandmarkSummary, kernel_text
-from dhsic.statistics.blocks import ESTIMATE, KeptBlocks, block_means, unbiased_hsic, unbiased_step
-from dhsic.statistics.features import Features
 from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.martingale import martingale, martingale_steps
-from dhsic.statistics.moments import (
-    BOTH,
-    FeatureMoments,
-    gamma_law,
-    moments_steps,
-    second_moments,
-    spectral_law,
-    weighted_products,
-    weighted_steps,
-)
 from dhsic.statistics.orbit import Replicated
 from dhsic.statistics.outer import (
+    BOTH,
+    ESTIMATE,
     SQUARED_HSIC,
+    FeatureMoments,
+    Features,
+    KeptBlocks,
     Measure,
     OuterStatistic,
+    block_means,
+    gamma_law,
     independent_rounding,
+    moments_steps,
+    own_hsic,
+    second_moments,
+    spectral_law,
     squared_frobenius_norms,
+    unbiased_hsic,
+    unbiased_step,
+    weighted_products,
+    weighted_steps,
     whiten,
 )
 
@@ -238,7 +241,10 @@ class OnFeatures(Estimator):
             made = drawn.estimate(c, each[0], self.measure.quantity)
             if len(each) == 1:
                 return made
-            own = map(tuple, sizes[:, 1:].tolist())
+            own = list(map(tuple, sizes[:, 1:].tolist()))
+            if not own[0]:
+                # A sample tells how far squared HSIC varies near independence.
+                own = [tuple(own_hsic(drawn.features[k]) for k in fitted.chosen[c])] * len(each)
             return replace(made, made_of=[Parts(v, v, o) for v, o in zip(each, own, strict=True)])
 
         def own(found: Replicated) -> Vector:
@@ -865,11 +871,15 @@ class OnLandmarks(OnFeatures):
         if not self._takes_directions(session, null):
             return drawn
         each = dict[int, Directions]()
-        for k, (kernel, one) in enumerate(zip(fitted.kernels, features, strict=True)):
-            values = one.values()
+        for k, (kernel, m) in enumerate(zip(fitted.kernels, fitted.variables, strict=True)):
+            values = features[k].values()
+            # A kernel that is 1 on the diagonal and 0 elsewhere compares rows for equality alone.
             # The reference stays whatever it compares, so that there is a combination to test.
-            if k in leading or _compares(kernel, one, values, session.n):
-                each[k] = Directions.of(one, values)
+            if k in leading or (
+                not is_identity(nearness(values), session.n)
+                and is_held(kernel, samples[m], values, kept[k][1])
+            ):
+                each[k] = Directions.of(features[k], values)
         numbers = compared(fitted, {*range(len(features))} - each.keys())
         some, used = fitted.part(numbers), fitted.used(range(len(features)), numbers)
         counts = self.counts(session, some, [each[k] for k in used], null)
@@ -1017,16 +1027,6 @@ class NystromHSIC(OnLandmarks):
         open_ = self.n_features is None or isinstance(self.n_features, str)
         if not open_ or self.n_features not in (None, _AUTO):
             check_integer("n_features", self.n_features, minimum=1)
-
-
-def _compares(kernel: Kernel, features: Features, values: Matrix, n: int) -> bool:
-    """Whether features tell rows apart by more than which of them are equal."""
-    assert features.sample is not None
-    assert features.factor is not None
-    # A kernel that is 1 on the diagonal and 0 elsewhere compares rows for equality alone.
-    if is_identity(nearness(values), n):
-        return False
-    return is_held(kernel, features.sample, values, features.factor)
 
 
 class _Normalised(OnLandmarks):

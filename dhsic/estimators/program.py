@@ -16,14 +16,19 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import DTypeLike
 
-from dhsic.engine.blocks import Source, ValueKind, kinds_of
-from dhsic.engine.jackknife import Deletion
+from dhsic.engine.passes import Source, ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.session import Session
+from dhsic.engine.session import Deletion, Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
-from dhsic.estimators.choose import choose_estimator, described_plan, plan_once, planned, run_null
-from dhsic.estimators.registry import drawn_by
+from dhsic.estimators.choose import (
+    choose_estimator,
+    described_plan,
+    drawn_by,
+    plan_once,
+    planned,
+    run_null,
+)
 from dhsic.io.variables import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
 from dhsic.kernels.grid import TREND, TREND_OF_MANY

@@ -6,42 +6,49 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._files import check_regular
 from dhsic._validation import check_flag, named_arguments, nearest, shown
-from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of
+from dhsic.engine.passes import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.chunks import METADATA, piece_shape, url_of
-from dhsic.io.encode import (
+from dhsic.io.stored import (
+    check_metadata,
+    holds_columns,
+    is_of,
+    is_sparse,
+    is_zarr,
+    marks_of,
+    open_stored,
+    opened_array,
+    piece_shape,
+    unmasked,
+)
+from dhsic.io.tables import (
     as_frame,
     check_type,
     check_whole,
     encode_matrix,
     frame_source,
     index_of_pandas,
+    is_table,
     joined,
     list_of_columns,
     names_of_columns,
+    open_table_variables,
     rare_labels_taken,
+    table_index,
     unknown_column,
 )
-from dhsic.io.libraries import holds_columns, is_of, is_sparse, is_zarr
-from dhsic.io.marks import marks_of, unmasked
-from dhsic.io.missing import check_missing, without_missing
-from dhsic.io.tables import is_table, open_table_variables, table_index
-from dhsic.io.urls import failure_of, is_url, storage_error
-from dhsic.io.variables import ColumnChoice, Labels, Variable
+from dhsic.io.variables import ColumnChoice, Labels, Variable, check_missing, without_missing
 
 _KNOWN = (
     "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
@@ -737,78 +744,6 @@ def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> Variable:
     return replace(open_array(array, name), allow_missing_chunks=allow_missing_chunks)
 
 
-def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = False) -> Any:
-    """Open a zarr array or group at a path or URL; `fills` as of `dhsic.io.storage.remote_store`.
-
-    Raises
-    ------
-    DataError
-        There is none.
-    """
-    import zarr  # slow to import, and arrays in memory do without
-
-    opener = zarr.open_array if kind == "array" else zarr.open_group
-    if not is_url(path):
-        check_metadata(path)
-        # A disk lists the arrays, and consolidated metadata may be older than they are.
-        opener = opener if kind == "array" else partial(opener, use_consolidated=False)
-        return _opened_array(opener, path, kind, None)
-    from dhsic.io.storage import remote_store  # by zarr
-
-    store = remote_store(path, fills=fills)
-    try:
-        # Format by format, since a store may refuse to say that the names of the other are absent.
-        return _opened_array(opener, store, kind, 3)
-    except DataError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
-            raise
-        return _opened_array(opener, store, kind, 2)
-
-
-def _opened_array(
-    opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None
-) -> Any:
-    try:
-        return opener(place, mode="r", zarr_format=zarr_format)
-    except DhsicError:
-        raise
-    except Exception as error:
-        if isinstance(place, str) and os.path.isfile(place):
-            msg = (
-                f"{place!r} is no zarr {kind}, and its name is not that of a table: give a CSV "
-                "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python by pandas"
-            )
-            raise DataError(msg) from error
-        # A folder that is none of Parquet by its own names; all of a disk would take long to list.
-        below = Path(place) if isinstance(place, str) and os.path.isdir(place) else None
-        if below and any(chain(below.glob("*/*.parquet"), below.glob("*/*/*.parquet"))):
-            msg = f"{place!r} is a folder of Parquet files: end its name in .parquet"
-            raise DataError(msg) from error
-        url = url_of(place)
-        what = f"{url or str(place)!r} is not a readable zarr {kind}"
-        if url and failure_of(error).answered and not isinstance(error, FileNotFoundError):
-            raise storage_error(what, error, url) from None
-        msg = f"{what} ({type(error).__name__}): check the path"
-        raise DataError(msg) from error
-
-
-def check_metadata(folder: str | os.PathLike[str]) -> None:
-    """Refuse a group or an array on a disk whose metadata are a pipe, for which zarr would wait.
-
-    Raises
-    ------
-    DataError
-        They are.
-    """
-    for path in (os.path.join(folder, name) for name in METADATA):
-        try:
-            if os.path.exists(path):
-                check_regular(path)
-        except OSError as error:
-            msg = f"{path!r} cannot be read ({error.strerror}): take an intact copy of the data"
-            raise DataError(msg) from error
-
-
 def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     """An array of zarr or columns of it, of the kinds and names that its attributes say.
 
@@ -822,7 +757,7 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     if array.ndim not in (1, 2):
         raise _shape_error(name, array.shape)
     # Its own metadata: those that a group or an open array has may be older.
-    array = _opened_array(zarr.open_array, array.store_path, "array", array.metadata.zarr_format)
+    array = opened_array(zarr.open_array, array.store_path, "array", array.metadata.zarr_format)
     if not all(0 < size <= _MOST_ROWS for size in (*(array.shards or ()), *array.chunks)):
         got = shown(tuple(array.chunks))
         msg = (

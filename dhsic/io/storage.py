@@ -8,8 +8,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from zarr.storage import FsspecStore
 
-from dhsic.io.chunks import METADATA
-from dhsic.io.urls import StorageError, checked_url, scheme_of
+from dhsic.io.urls import METADATA, StorageError, checked_url, scheme_of
 
 _UNLISTED = ("http", "https")
 # It asks for the size of every object first otherwise, and asks again beside boto, which does.

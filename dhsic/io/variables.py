@@ -1,4 +1,4 @@
-"""Variables wherever their rows are, and variables that are made of others block by block."""
+"""Variables: rows wherever they are, or made of others; held in memory, weighed, without gaps."""
 
 from __future__ import annotations
 
@@ -7,32 +7,46 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, ValueKind, chunk_starts, kinds_of, labels_of
-from dhsic.engine.inventory import Inventory
-from dhsic.engine.reduction import pickled, unpacked
-from dhsic.errors import DataError
-from dhsic.io.chunks import (
+from dhsic._validation import check_choice
+from dhsic.engine.graph import pickled, unpacked
+from dhsic.engine.passes import (
+    Gaps,
+    RowWeights,
+    Source,
+    ValueKind,
+    check_exact,
+    chunk_starts,
+    kinds_of,
+    labels_of,
+    of_blocks,
+    read_whole,
+)
+from dhsic.engine.runtime import GraphPlace, graph_place, graphs_at
+from dhsic.engine.session import Inventory
+from dhsic.engine.units import format_bytes
+from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
+from dhsic.io.stored import (
+    Marks,
     broken_chunk,
     decoding_bytes,
     inventory_of,
     inventory_of_file,
+    is_of,
+    is_sparse,
+    is_zarr,
     missing_folder,
+    unmasked,
     url_of,
 )
-from dhsic.io.libraries import is_of, is_sparse, is_zarr
-from dhsic.io.marks import Marks, unmasked
 from dhsic.io.urls import StorageError, failure_of, storage_error
-
-if TYPE_CHECKING:
-    from dask.delayed import Delayed
 
 ColumnChoice = tuple[int, ...] | None
 Labels = tuple[Any, ...] | None
@@ -47,6 +61,14 @@ _READ_BYTES = 256 * 2**20
 _TRIES = 3
 _PAUSE_SECONDS = 0.5
 _LARGEST_PRODUCT = 2**62
+
+
+_SHARE = 4  # of the memory
+_FEWEST = 2.0  # rows, that weights are worth
+_ROUNDED = 16 * np.finfo(np.float64).eps
+
+Missing = Literal["refuse", "drop"]
+GapTreatment = Literal["refuse", "drop", "pairwise"]
 
 
 # --- rows that are somewhere
@@ -157,7 +179,7 @@ class Variable:
         with ThreadPoolExecutor(self.readers) as pool:
             return np.concatenate(list(pool.map(pick, groups)))
 
-    def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
+    def lazy(self, bounds: Sequence[int]) -> list[Any]:
         """Delayed blocks between the bounds: neighbours are cut and joined, nothing else moves."""
         sizes = tuple(int(b - a) for a, b in pairwise(bounds))
         aligned = self.array.rechunk({0: sizes, 1: -1}, method="tasks")
@@ -222,7 +244,7 @@ class Variable:
         return str(self.array.store_path) if is_zarr(self.array) else id(self.array)
 
     def inventory(self, *, within: bool) -> Inventory | None:
-        """The stored chunks, see `dhsic.io.chunks`; of HDF5 the file."""
+        """The stored chunks, see `dhsic.io.stored`; of HDF5 the file."""
         if is_zarr(self.array):
             return inventory_of(self.array, self.name, within=within)
         return inventory_of_file(self.array, self.name)
@@ -402,7 +424,7 @@ class Mapped:
             return np.concatenate([self.made(at, *others) for at, *others in parts])
         return self.made(rows, *values)
 
-    def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
+    def lazy(self, bounds: Sequence[int]) -> list[Any]:
         """Delayed blocks between the bounds, where one of the inputs is a Dask array."""
         from dask import delayed
 
@@ -629,3 +651,267 @@ def codes_of_rows(name: str, sizes: Sequence[int], codes: NDArray[np.float64]) -
     """The code (c,) of the sample of every pooled row; codes have shape (K, c)."""
     # Nothing is read: 1 is the least that a plan can divide by.
     return Mapped(name, (), (sum(sizes), codes.shape[1]), 1, _CodesOfSamples(tuple(sizes), codes))
+
+
+# --- rows that are held in memory, since they are needed in any order
+
+
+@dataclass(frozen=True)
+class HeldSource(Mapped):
+    """The rows of another variable, which are read when the first of them is asked for.
+
+    Parameters
+    ----------
+    strata : ndarray of int, shape (n,), optional
+        The stratum of every row, from 0 on: numbers are then about the mean of their stratum, in
+        its standard deviations.
+    at : mapping, optional
+        Where a graph is computed; as it is told here where not given.
+    """
+
+    strata: NDArray[np.intp] | None = None
+    at: GraphPlace = field(default_factory=graph_place, compare=False, repr=False)
+
+    place = "memory"
+    chunk_rows = None
+    columns = None
+    take_bytes = 0
+
+    def decode_bytes(self, rows: int) -> int:
+        """Nothing is decoded."""
+        del rows
+        return 0
+
+    @cached_property
+    def array(self) -> NDArray[Any]:
+        """All rows, shape (n, d)."""
+        with graphs_at(self.at):
+            values = read_whole(self.inputs[0])
+        if self.strata is None:
+            return values
+        numbers = [kind == "number" for kind in kinds_of(self)]
+        check_exact(f"variable {self.name!r}", values)
+        values = values.astype(np.float64)
+        values[:, numbers] = within_strata(values[:, numbers], self.strata)
+        return values
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start..stop-1."""
+        return self.array[start:stop]
+
+    def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Rows by number."""
+        return self.array[rows]
+
+
+def held_in_memory(source: Source, strata: NDArray[np.intp] | None = None) -> HeldSource:
+    """A variable whose rows are held in memory once they are read, about their strata if given."""
+    doubles = 8 * source.shape[1]
+    row_bytes = doubles if strata is not None else min(source.row_bytes, doubles)
+    every = Rest(np.empty(0, np.intp))
+    return HeldSource(source.name, (source,), source.shape, row_bytes, None, every, strata)
+
+
+def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Columns about their means in every stratum, in units of their standard deviations there.
+
+    To permute rows within strata leaves both as they are. Differences between strata would hide a
+    dependence within them, and more so where it points the other way. Two rows in their own
+    standard deviation would keep nothing of their difference but its sign: pairs share one.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n, d)
+        Numbers; those that are not finite stay, and count for nothing.
+    strata : ndarray of int, shape (n,)
+        The stratum of every row, from 0 on.
+
+    Examples
+    --------
+    >>> strata = np.array([0, 0, 0, 1, 1, 1])
+    >>> within_strata(np.array([[1.0, 2.0, 3.0, 10.0, 30.0, 50.0]]).T, strata).ravel().round(2)
+    array([-1.22,  0.  ,  1.22, -1.22,  0.  ,  1.22])
+    """
+    scaled, rows = np.empty_like(values), np.bincount(strata)
+    shared = np.where(rows == 2, len(rows), np.arange(len(rows)))[strata]
+    for column, given in enumerate(values.T):
+        finite = np.isfinite(given)
+        counts = np.maximum(np.bincount(strata, finite), 1)
+        x = np.where(finite, given, 0.0)
+        # In units of the largest of their label, whose squares are numbers of float64 too; a power
+        # of two changes no digit.
+        largest = np.zeros(shared.max() + 1)
+        np.maximum.at(largest, shared, np.abs(x))
+        x = np.ldexp(x, -np.frexp(largest)[1][shared])
+        about = x - (np.bincount(strata, x) / counts)[strata]
+        # A sum of many rows is rounded; that of what is left by its mean hardly.
+        left = np.bincount(strata, np.where(finite, about, 0.0)) / counts
+        about = about - left[strata]
+        # Rounding errors of a constant are no spread.
+        least = _ROUNDED * np.bincount(strata, np.abs(x)) / counts
+        about = np.where((_spreads(about, finite, strata) > least)[strata], about, 0.0)
+        spread = _spreads(about, finite, shared)
+        scale = np.where(spread > 0.0, spread, np.inf)[shared]
+        # Missing values stay as they are, and are refused when rows are read.
+        scaled[:, column] = np.where(finite, about / scale, given)
+    return scaled
+
+
+def _spreads(
+    about: NDArray[np.float64], finite: NDArray[np.bool_], labels: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Root mean squares of the finite of some numbers, of every label."""
+    squares = np.bincount(labels, np.where(finite, about, 0.0) ** 2)
+    return np.asarray(np.sqrt(squares / np.maximum(np.bincount(labels, finite), 1)), np.float64)
+
+
+def held_sources(
+    sources: Sequence[Source], memory: int, strata: NDArray[np.intp] | None
+) -> list[Source]:
+    """The variables, those that are not in memory held there, and all of them within strata.
+
+    Raises
+    ------
+    MemoryBudgetError
+        They take more than a quarter of the memory.
+    """
+    held: list[Source] = [
+        source if source.place == "memory" and strata is None else held_in_memory(source, strata)
+        for source in sources
+    ]
+    # The rest of the memory is for tiles and sums of the passes.
+    needed = sum(s.row_bytes * s.shape[0] for s in held if isinstance(s, HeldSource))
+    what = "rows that move within strata or as groups are"
+    _check_quarter(what, needed, memory, ", or test fewer rows or columns")
+    return held
+
+
+def _check_quarter(what: str, needed: int, memory: int, otherwise: str = "") -> None:
+    if _SHARE * needed > memory:
+        told = f"{what} held in memory, in a quarter of it, and take {format_bytes(needed)}"
+        msg = f"{told}. Allow memory={_SHARE * needed} or more{otherwise}"
+        raise MemoryBudgetError(msg)
+
+
+def read_weights(source: Source, memory: int) -> RowWeights:
+    """Weights of all rows, relative to their mean, held in memory.
+
+    Parameters
+    ----------
+    source : Source
+        Numbers, a column of them.
+    memory : int
+        Bytes that are allowed.
+
+    Raises
+    ------
+    DataError
+        They are no numbers, several columns, or one is not positive and finite.
+    MemoryBudgetError
+        They take more than a quarter of the memory.
+    """
+    n, columns = source.shape
+    if columns != 1 or kinds_of(source) != ("number",):
+        held = f"{columns} columns" if columns != 1 else f"a column of kind {kinds_of(source)[0]!r}"
+        msg = f"weights must be one column of numbers, got {held}: give a number for each row"
+        raise DataError(msg)
+    _check_quarter("weights are", 8 * n, memory)
+    values = read_whole(source).astype(np.float64).ravel()
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0.0)))
+    if len(wrong):
+        got = f"{values[wrong[0]]} in row {wrong[0]} and {len(wrong):,} such in all"
+        remedy = "leave out such rows, as by missing='drop'"
+        msg = f"weights must be positive finite numbers, got {got}: {remedy}"
+        raise DataError(msg)
+    # About 1, so that neither sums nor squares overflow, whatever their unit.
+    values /= values.max()
+    values /= values.mean()
+    squares, cubes = (float((values**power).mean()) for power in (2, 3))
+    # Kish's number of rows that tell as much, (sum w)^2 / sum w^2.
+    if n / squares < _FEWEST:
+        what = f"one of {n:,} has nearly all of them, worth {n / squares:.3g} rows"
+        msg = f"weights must be of several rows, and {what}: correct it, or leave that row out"
+        raise DataError(msg)
+    return RowWeights(Variable("weights", values[:, None]), squares, cubes)
+
+
+# --- rows in which a value is missing
+
+
+def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Source], int]:
+    """The variables without the rows in which one of them misses a value, and how many these are.
+
+    With "refuse" the variables as they are: missing values are refused by the pass that reads them,
+    in any place and with their row, so that data are read once. With "pairwise", too, see
+    `count_gaps`. Where rows are to be dropped, stored data are read once more, block by block in
+    this process.
+
+    Raises
+    ------
+    DataError
+        No row is complete.
+    """
+    if missing != "drop":
+        return list(sources), 0
+    of_each = [np.concatenate(list(of_blocks(source, _incomplete))) for source in sources]
+    gaps = np.logical_or.reduce(of_each)
+    if gaps.all():
+        counts = [f"{s.name!r} {x.sum():,}" for s, x in zip(sources, of_each, strict=True)]
+        told = f"all {len(gaps):,} rows miss a value ({', '.join(counts)})"
+        msg = f"{told}: leave out the variable that does"
+        raise DataError(msg)
+    if not len(left_out := np.flatnonzero(gaps)):
+        return list(sources), 0
+    return [without_rows(source, left_out) for source in sources], len(left_out)
+
+
+def count_gaps(source: Source) -> Gaps:
+    """The missing values of a variable, which stay; stored data are read once for it.
+
+    Raises
+    ------
+    DataError
+        A value is infinite, or a column has no value.
+    """
+    rows, values, start = 0, np.zeros(source.shape[1], np.intp), 0
+    for incomplete, of_columns, infinite in of_blocks(source, _counts):
+        if len(infinite):
+            row = start + infinite[0]
+            msg = f"variable {source.name!r} has infinity, first in row {row}: make it NaN, a gap"
+            raise DataError(msg)
+        rows, values = rows + int(incomplete.sum()), values + of_columns
+        start += len(incomplete)
+    if (values == start).any():
+        column = int(np.argmax(values == start))
+        msg = f"variable {source.name!r} has no value in column {column}: leave it out"
+        raise DataError(msg)
+    return Gaps(rows, tuple(values.tolist()))
+
+
+def check_missing(missing: str, *, pairwise: bool) -> None:
+    """Refuse what is no treatment, or none of the function that was called.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Says where "pairwise" can be used.
+    """
+    if isinstance(missing, str) and missing == "pairwise" and not pairwise:
+        msg = (
+            "missing='pairwise' is for independence_test, hsic, plan, dependence_matrix, lag_scan, "
+            "rank_features, plan_ranking and select_features, got it in another function: take "
+            "'drop', or fill the gaps"
+        )
+        raise InvalidArgumentError(msg)
+    check_choice("missing", missing, get_args(GapTreatment if pairwise else Missing))
+
+
+def _counts(block: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp], NDArray[np.intp]]:
+    """Whether each row has gaps, the gaps of every column, and rows with infinity."""
+    infinite = np.flatnonzero(np.isinf(block).any(axis=1))
+    return _incomplete(block), np.isnan(block).sum(axis=0), infinite
+
+
+def _incomplete(block: NDArray[Any]) -> NDArray[np.bool_]:
+    gaps: NDArray[np.bool_] = np.isnan(block).any(axis=1)
+    return gaps

@@ -18,11 +18,10 @@ import numpy as np
 import psutil
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._files import disk_errors
 from dhsic._validation import check_choice, check_flag, check_integer, check_path
-from dhsic._whole import disk_errors
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
-from dhsic.io.chunks import METADATA
-from dhsic.io.urls import is_url, scheme_of, storage_error
+from dhsic.io.urls import METADATA, is_url, scheme_of, storage_error
 
 OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""

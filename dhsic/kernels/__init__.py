@@ -1,7 +1,22 @@
-"""Kernels, one file a family."""
+"""Kernels of rows, of columns and ranks, and the grids of them that tests try."""
 
-from dhsic.kernels.base import Kernel, Product, Sum, median_distance
-from dhsic.kernels.dot import AndersonDarling, Delta, Linear, Polynomial
+from dhsic.kernels.base import (
+    AndersonDarling,
+    Delta,
+    Distance,
+    Gaussian,
+    InverseMultiquadric,
+    Kernel,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    Product,
+    Radial,
+    RationalQuadratic,
+    Sum,
+    median_distance,
+)
 from dhsic.kernels.grid import (
     Aggregate,
     Candidates,
@@ -11,17 +26,15 @@ from dhsic.kernels.grid import (
     by_column,
     by_type,
 )
-from dhsic.kernels.radial import (
-    Distance,
-    Gaussian,
-    InverseMultiquadric,
-    Laplacian,
-    Matern,
-    Radial,
-    RationalQuadratic,
+from dhsic.kernels.wrap import (
+    Columns,
+    KernelName,
+    OnColumns,
+    Ranked,
+    kernel_of_plain,
+    parse,
+    plain_kernel,
 )
-from dhsic.kernels.text import KernelName, kernel_of_plain, parse, plain_kernel
-from dhsic.kernels.wrap import Columns, OnColumns, Ranked
 
 __all__ = [
     "Aggregate",

@@ -1,35 +1,48 @@
-"""The kernels that a test tries: one combination, or a grid of several combinations.
+"""The kernels that a test tries: one combination, or a grid of several, and their shared tiles.
 
 The default kernels, and their pairs for two variables, were chosen by power on public scenarios,
 which `python -m benchmarks run leaderboard` measures; the leading pairs by power on columns of real
-tables, `python -m benchmarks run power`.
+tables, `python -m benchmarks run power`. Tiles of several kernels are computed at the same rows,
+where a narrower kernel is often a power of a wider one.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations, product
 from numbers import Real
-from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import READERS, check_choice, check_integer, check_number
 from dhsic.errors import InvalidArgumentError
-from dhsic.kernels.base import Kernel, Product
-from dhsic.kernels.dot import Delta
-from dhsic.kernels.shared import SharedTiles
-from dhsic.kernels.text import parse
-from dhsic.kernels.wrap import Columns, OnColumns, Ranked, of_present, with_missing
+from dhsic.kernels.base import Delta, Kernel, Matrix, Product
+from dhsic.kernels.wrap import (
+    Columns,
+    Found,
+    OnColumns,
+    Ranked,
+    of_present,
+    parse,
+    rows_beside,
+    with_missing,
+)
 
 Aggregate = Literal["soft", "max", "min-p"]
 Combine = Literal["auto", "all", "matched"]
 Value = TypeVar("Value")
 _Candidate: TypeAlias = tuple[Kernel, float]
+
+Tile = NDArray[Any]
+Values: TypeAlias = Sequence[NDArray[Any]]
+
+_MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
 
 SMOOTH = "scores(gaussian)"
 """Kernel of the reference of variables of numbers."""
@@ -709,6 +722,138 @@ def _change(kernel: Kernel, factor: float) -> float:
     if kernel.has_length:
         return abs(math.log(factor))
     return 0.0 if isinstance(of_present(kernel), Ranked) else _NO_LENGTH
+
+
+class Power(NamedTuple):
+    """A tile that is another one squared some times."""
+
+    k: int  # the number of its kernel
+    source: int  # the number of the wider kernel
+    squarings: int  # 1 or more
+
+    def of(self, wide: Tile, out: Tile | None = None) -> Tile:
+        """The tile, from the other one."""
+        out = np.square(wide, out=out)
+        for _ in range(self.squarings - 1):
+            np.square(out, out=out)
+        return out
+
+
+@dataclass(frozen=True)
+class SharedTiles:
+    """Tiles of K kernels on M variables, of which some are powers of others.
+
+    exp(-r) squared is exp(-2 r): halving the length of a Gaussian kernel is squaring its tile
+    twice. So the widest of such kernels is computed, and the others follow from one another.
+    Every squaring doubles the relative error that the exponential leaves; the error of the
+    distances, which is larger in many columns, is the same for tiles that are computed.
+
+    Parameters
+    ----------
+    kernels : tuple of Kernel
+        All K of them, fitted.
+    variables : tuple of int
+        The number of the variable that each is for, shape (K,).
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Gaussian
+    >>> shared = SharedTiles((Gaussian(gamma=4.0), Gaussian(gamma=1.0)), (0, 0))
+    >>> shared.roots, shared.powers
+    ((1,), (Power(k=0, source=1, squarings=2),))
+    """
+
+    kernels: tuple[Kernel, ...]
+    variables: tuple[int, ...]
+
+    @cached_property
+    def roots(self) -> tuple[int, ...]:
+        """Numbers of the kernels whose tiles are computed by themselves, ascending."""
+        powers = {power.k for power in self.powers}
+        return tuple(k for k in range(len(self.kernels)) if k not in powers)
+
+    @cached_property
+    def powers(self) -> tuple[Power, ...]:
+        """The other kernels, each after the one that it follows from."""
+        each = zip(self.variables, (kernel.as_power() for kernel in self.kernels), strict=True)
+        return powers_among([((m, base), exponent) for m, (base, exponent) in each])
+
+    @cached_property
+    def work_tiles(self) -> int:
+        """How many scratch tiles the kernels need."""
+        return max(self.kernels[k].work_tiles for k in self.roots)
+
+    def width(self, dims: Sequence[int]) -> int:
+        """Columns of all prepared arrays for variables of so many columns each."""
+        return sum(self.kernels[k].width(dims[self.variables[k]]) for k in self.roots)
+
+    def rows_and_columns(
+        self, values: Values, dtype: DTypeLike
+    ) -> tuple[list[Matrix], list[Matrix]]:
+        """Prepare rows (b, d_m) of every variable as both arguments of `tiles`, for every root."""
+        found: list[Found] = [{} for _ in values]
+        each = [(self.kernels[k], self.variables[k]) for k in self.roots]
+        rows = [rows_beside(kernel, values[m], dtype, found[m]) for kernel, m in each]
+        return rows, [kernel.as_columns(x) for (kernel, _), x in zip(each, rows, strict=True)]
+
+    def tiles(
+        self, rows: Sequence[Matrix], columns: Sequence[Matrix], dtype: DTypeLike
+    ) -> list[Tile]:
+        """All K tiles (b, p), in new arrays.
+
+        Parameters
+        ----------
+        rows, columns : sequence of ndarray, shapes (b, w_k) and (p, w_k)
+            One for every root, from `rows_and_columns`, or slices of them along axis 0.
+        dtype : dtype
+            That of the rows.
+        """
+        shape = len(rows[0]), len(columns[0])
+        tiles = list(np.empty((len(self.kernels), *shape), dtype))
+        work = np.empty((self.work_tiles, *shape), dtype)
+        # Roots first, since the others are squares of them.
+        for k, x, z in zip(self.roots, rows, columns, strict=True):
+            self.kernels[k].tile(x, z, tiles[k], work)
+        for power in self.powers:
+            power.of(tiles[power.source], tiles[power.k])
+        return tiles
+
+
+def powers_among(tiles: Sequence[tuple[Hashable, float]]) -> tuple[Power, ...]:
+    """Tiles that are powers of others, each after the one that it follows from.
+
+    Parameters
+    ----------
+    tiles : sequence of (Hashable, float)
+        What all powers of one tile share, and the exponent of each.
+
+    Returns
+    -------
+    tuple of Power
+    """
+    families: dict[Hashable, list[tuple[float, int]]] = {}
+    for k, (family, exponent) in enumerate(tiles):
+        families.setdefault(family, []).append((exponent, k))
+    powers = []
+    for some in families.values():
+        depths: dict[int, int] = {}
+        for exponent, k in sorted(some):  # the widest first
+            wider = ((_doublings(exponent / wide), j) for wide, j in some if j in depths)
+            # The nearest of the wider ones takes the fewest squarings, and loses the fewest digits.
+            squarings, source = min((one for one in wider if one[0]), default=(0, k))
+            depth = depths.get(source, 0) + squarings
+            # A chain that got too long begins anew, with a tile that is computed.
+            depths[k] = depth if depth <= _MOST_SQUARINGS else 0
+            if depths[k]:
+                powers.append(Power(k, source, squarings))
+    return tuple(powers)
+
+
+def _doublings(ratio: float) -> int:
+    """The whole number of times that 1 is doubled to give a ratio; 0 where there is none."""
+    doublings = math.log2(ratio)
+    near = round(doublings)
+    return near if near > 0 and math.isclose(doublings, near, rel_tol=1e-12) else 0
 
 
 _GRID = "grid"

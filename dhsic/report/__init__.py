@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dhsic._text import printable
+from dhsic._files import write_whole
 from dhsic._validation import check_level, check_path, named_arguments, shown
 from dhsic._version import __version__
-from dhsic._whole import write_whole
-from dhsic.errors import InvalidArgumentError, needing
+from dhsic.errors import InvalidArgumentError, needing, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

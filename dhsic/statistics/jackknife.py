@@ -19,14 +19,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic.engine.jackknife import rows_by_block
+from dhsic.engine.passes import rows_by_block
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Combinations, Kernel
 from dhsic.results import Interval, MinimumEffect
-from dhsic.statistics.gram_sums import GramSums
-from dhsic.statistics.tiles import Matrix
+from dhsic.statistics.gram import GramSums, Matrix
 
 Vector = NDArray[np.float64]
 

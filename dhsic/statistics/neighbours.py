@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.engine.blocks import kinds_of
+from dhsic.engine.passes import kinds_of
 from dhsic.engine.session import Session
 from dhsic.errors import DependentRowsWarning
 

@@ -10,13 +10,22 @@ are circular cross-correlations: a product of two Fourier transforms a frequency
 groups, transformed back once in the end. Without shifts a coset is one product of matrices, of the
 features of all rows with those of the other variable in another order. Squared norms add up over
 the features of the first variable, so that parts of these serve where all do not fit in memory.
+
+`second_moments` sums means and products of features of the data as they are, and limit laws follow
+from them.
+
+Features leave out what they do not hold of a kernel, and |C|^2 is larger than HSIC in expectation.
+`block_means` puts both right without bias by a sample of pairs of rows: in blocks, the unbiased
+HSIC of the kernels less that of the features. The part that features hold has little variance,
+since it is summed over all rows; the rest is small in most kernels. A pass keeps the rows of the
+blocks, so that only the kernels that are reported are computed there.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
@@ -24,22 +33,43 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from dhsic.engine.plan import DriverStep
-from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups, add
+from dhsic.engine.passes import Footprint, GroupBlock, Pass, RowBlock, RowGroups, add
+from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
-from dhsic.linalg import rounding_unit, solve_lower
-from dhsic.statistics.blocks import KeptBlocks
-from dhsic.statistics.features import Crossing, Features, Layout, ProductPlace
-from dhsic.statistics.orbit import Orbit, PermutedPass, tile_error, transform_error
-from dhsic.statistics.replicate import Permuted, Statistic
+from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
+from dhsic.kernels import Kernel, Ranked
+from dhsic.kernels.grid import Power, powers_among
+from dhsic.kernels.wrap import Found, rows_beside
+from dhsic.linalg import (
+    consecutive,
+    rounding_unit,
+    row_products,
+    solve_lower,
+    spectrum,
+    squared_norms,
+    u_centred,
+)
+from dhsic.nulls import ChiSquareMixture, Distribution, GammaDistribution, Spectral
+from dhsic.statistics.gram import permutation_moments
+from dhsic.statistics.orbit import (
+    Groups,
+    Orbit,
+    Permuted,
+    PermutedPass,
+    Statistic,
+    tile_error,
+    transform_error,
+)
 
 Matrix = NDArray[np.floating[Any]]
-Transform = NDArray[np.inexact[Any]]
 Vector = NDArray[np.float64]
+Transform = NDArray[np.inexact[Any]]
 Factors = tuple[Vector | None, Vector | None]
 Pairs = Sequence[tuple[int, ...]]
+_Block = tuple[Matrix, ...]
+"""Rows of one variable: features about their provisional mean, and both arguments of the kernel."""
 
 _WIDE = 256  # features, beyond which whitening them row by row takes long
 _TILE_BYTES = 2**25  # of the features and transforms in a task
@@ -52,6 +82,386 @@ _BATCH = 3 * 2**17  # entries of features of a kernel that are made at a time
 _BATCH_ROWS = 4096  # float32 sums of more would lose digits
 _PRODUCTS = 2**17  # entries of products that wait to be added
 _TRANSFORMED = 2**15  # entries of sums that are transformed back at a time, which a cache holds
+
+BOTH: Pairs = ((0, 1), (0, 0), (1, 1))
+"""Products of the features of two kernels, and of either with itself."""
+_MOMENT_ROWS = 1024
+
+ESTIMATE = "unbiased estimate"
+"""The step of the driver."""
+_BLOCK_ROWS = 256
+_GROUP = 1024  # rows
+_FEWEST_BLOCK_ROWS = 32
+_FEW_ROWS = 2**15  # of all, beside which wider blocks take little time
+_COLUMNS = 8  # of a mean over columns, whose blocks are smaller where there are more
+_MOST_BLOCKS = 256
+_LEAST_BLOCKS = 4
+_KEPT = 2**21  # values; most of them where variables have many columns
+_AT_A_TIME = 2048  # rows that are prepared
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of one variable by one kernel, L^-1 (phi - c) or W (phi - c).
+
+    Parameters
+    ----------
+    variable : int
+        Its number.
+    map : FeatureMap
+        Makes phi, D numbers a row.
+    centre : ndarray, shape (D,)
+        Their provisional mean c, so that no digits cancel in sums.
+    factor : ndarray, shape (D, D), optional
+        Lower triangular L, which whitens sums of phi.
+    matrix : ndarray, shape (r, D), optional
+        W, by which passes make the features of a row, in place of the factor.
+    normed : bool, optional
+        Whether the squared norm of the features of a row stands beside them, as the last.
+    sample : ndarray, shape (s, d), optional
+        Rows of which c is the mean.
+    landmarks : ndarray, shape (D, d), optional
+        Rows of the variable that are landmarks.
+    spanned : bool, optional
+        Whether they hold the kernel but for what rounding leaves.
+    known_spread : float, optional
+        `spread`, where it is known.
+    """
+
+    variable: int
+    map: FeatureMap
+    centre: Matrix
+    factor: Vector | None = None
+    matrix: Matrix | None = None
+    normed: bool = False
+    sample: Matrix | None = None
+    landmarks: Vector | None = None
+    spanned: bool = False
+    known_spread: float | None = None
+
+    @classmethod
+    def described(
+        cls, variable: int, features: FeatureMap, sample: Vector, factor: Vector | None = None
+    ) -> Self:
+        """About the mean over a sample (s, d)."""
+        centre = features(sample).mean(axis=0, dtype=np.float64).astype(features.dtype)
+        return cls(variable, features, centre, factor, sample=sample)
+
+    @classmethod
+    def unseen(
+        cls, variable: int, features: FeatureMap, *, whitened: bool, count: int | None = None
+    ) -> Self:
+        """With a mean and matrices that take no memory, for plans; `count` are summed."""
+        d = features.n_features
+        centre = np.broadcast_to(features.dtype.type(0), d)
+        factor = np.broadcast_to(0.0, (d, d)) if whitened else None
+        matrix = None if count is None else np.broadcast_to(0.0, (count, d))
+        return cls(variable, features, centre, factor, matrix)
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self.map.n_features
+
+    @property
+    def n_summed(self) -> int:
+        """How many are summed."""
+        return (self.n_features if self.matrix is None else len(self.matrix)) + self.normed
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the map, the mean and W."""
+        matrix = 0 if self.matrix is None else self.matrix.nbytes
+        return self.map.nbytes + self.centre.nbytes + matrix
+
+    @property
+    def spread(self) -> float:
+        """Mean squared norm of the whitened features of the sample."""
+        if self.known_spread is not None:
+            return self.known_spread
+        features = (self.values() - self.centre).astype(np.float64)
+        return float(squared_norms(self.whitened(features).T).mean())
+
+    @cached_property
+    def inverse(self) -> Vector:
+        """L^-1, shape (D, D)."""
+        assert self.factor is not None
+        if self.factor.strides == (0, 0):  # that of a plan, which takes no memory
+            return self.factor
+        return solve_lower(self.factor, np.eye(self.n_features))
+
+    @property
+    def by_row(self) -> Matrix | None:
+        """W, or L^-1 in its place; None where features are phi itself."""
+        return self.matrix if self.matrix is not None or self.factor is None else self.inverse
+
+    @property
+    def after(self) -> Vector | None:
+        """L where it whitens sums; None where W made what is summed."""
+        return None if self.matrix is not None else self.factor
+
+    def values(self) -> Matrix:
+        """The phi of the sample, shape (s, D)."""
+        assert self.sample is not None
+        return self.map(self.sample)
+
+    def whitened(self, features: Matrix) -> Matrix:
+        """L^-1 phi, of phi (b, D)."""
+        # L^-1 stands for K_zz^(-1/2) of Zhang et al. (2018), (28): a rotation, which no inner
+        # product sees.
+        return features if self.factor is None else solve_lower(self.factor, features.T).T
+
+    def summed(self, features: Matrix) -> Matrix:
+        """Those of rows, of phi - c (b, D)."""
+        return self.whitened(features) if self.matrix is None else features @ self.matrix.T
+
+    def carried(self, matrix: Matrix | None) -> Self:
+        """What a pass needs of them, with a W of its own."""
+        return replace(self, factor=None, matrix=matrix, sample=None, landmarks=None)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of phi of so many rows, about the mean too, and of what is made of it."""
+        values = 2 * self.n_features + self.n_summed
+        return self.map.scratch(rows) + rows * (self.map.dtype.itemsize * values + 8)
+
+    def write(self, raw: Matrix, out: Matrix) -> None:
+        """Write those that are summed, shape (b, r), of phi - c (b, D)."""
+        made = out[:, :-1] if self.normed else out
+        if self.matrix is not None:
+            np.matmul(raw, self.matrix.T, out=made)
+        else:
+            made[...] = raw
+        if self.normed:
+            out[:, -1] = np.einsum("ij,ij->i", made, made)
+
+
+class Crossing(NamedTuple):
+    """Products of the features of some kernels with those of others, each side by side."""
+
+    firsts: tuple[int, ...]
+    """Numbers of kernels."""
+    seconds: tuple[int, ...]
+    """Numbers of kernels; replicates move the rows of their variables."""
+    first: slice
+    """Features of the first kernels among those of all."""
+    second: slice
+    """The same of the second ones."""
+    at: slice
+    """The products among those of all crossings."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Features of either side."""
+        return self.first.stop - self.first.start, self.second.stop - self.second.start
+
+    def of(self, products: NDArray[Any]) -> NDArray[Any]:
+        """A view (..., D_1, D_2) of the products of all crossings (..., P)."""
+        # Without a copy: a pass adds to the sums of all crossings in place.
+        return products[..., self.at].reshape(*products.shape[:-1], *self.shape)
+
+
+class ProductPlace(NamedTuple):
+    """Where the products of two kernels are."""
+
+    crossing: Crossing
+    first: slice
+    """Features of the first kernel among the first ones of the crossing."""
+    second: slice
+
+    def of(self, products: NDArray[Any]) -> NDArray[Any]:
+        """A view (..., D_1, D_2) of the products of all crossings (..., P)."""
+        return self.crossing.of(products)[..., self.first, self.second]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Features of kernels side by side, D in all, and P products of them.
+
+    Parameters
+    ----------
+    listed : tuple of (int, Features)
+        The features of every kernel with its number, in their order.
+    crossings : tuple of Crossing
+        Every pair of kernels is in one of them.
+    """
+
+    listed: tuple[tuple[int, Features], ...]
+    crossings: tuple[Crossing, ...]
+
+    @classmethod
+    def of(cls, features: Mapping[int, Features], pairs: Sequence[tuple[int, ...]]) -> Self:
+        """As few crossings as hold every pair once, and no other."""
+        # Pairs by their first kernel, with those that it meets.
+        partners: dict[int, set[int]] = {}
+        for first, second in pairs:
+            partners.setdefault(first, set()).add(second)
+        # Kernels with the same partners make one crossing, and so one matrix product.
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for first, some in partners.items():
+            alike.setdefault(tuple(sorted(some)), []).append(first)
+        firsts = [first for some in alike.values() for first in some]
+        # Firsts stand before seconds, so that what permutations move is at the end.
+        moved = sorted({pair[1] for pair in pairs})
+        alone = [k for k in features if k not in {*firsts, *moved}]
+        order = {k: at for at, k in enumerate(dict.fromkeys([*alone, *firsts, *moved]))}
+        kernels = {k: features[k] for k in order}
+        places = dict(zip(order, consecutive(f.n_summed for f in kernels.values()), strict=True))
+        # Only features that stand side by side are multiplied without a copy.
+        blocks = [
+            both
+            for seconds, some in alike.items()
+            for both in product(_runs(some, order), _runs(seconds, order))
+        ]
+        spans = [
+            [slice(places[some[0]].start, places[some[-1]].stop) for some in both]
+            for both in blocks
+        ]
+        sizes = consecutive((a.stop - a.start) * (b.stop - b.start) for a, b in spans)
+        crossings = (
+            Crossing(*both, a, b, at) for both, (a, b), at in zip(blocks, spans, sizes, strict=True)
+        )
+        return cls(tuple(kernels.items()), tuple(crossings))
+
+    @cached_property
+    def kernels(self) -> dict[int, Features]:
+        """The features by the numbers of their kernels."""
+        return dict(self.listed)
+
+    @cached_property
+    def _crossing_of(self) -> dict[tuple[int, ...], Crossing]:
+        """That of every pair."""
+        return {pair: c for c in self.crossings for pair in product(c.firsts, c.seconds)}
+
+    @cached_property
+    def places(self) -> dict[int, slice]:
+        """Where the features of a kernel that are summed are."""
+        places = consecutive(features.n_summed for features in self.kernels.values())
+        return dict(zip(self.kernels, places, strict=True))
+
+    @cached_property
+    def raw_places(self) -> dict[int, slice]:
+        """Where all phi of a kernel are."""
+        places = consecutive(features.n_features for features in self.kernels.values())
+        return dict(zip(self.kernels, places, strict=True))
+
+    @cached_property
+    def powers(self) -> dict[int, Power]:
+        """Kernels whose features are powers of those of others, see `SharedTiles`."""
+        # Kernels of one family at scales of powers of two: a tile of one is the square of
+        # another's.
+        numbers, each = list(self.kernels), list(self.kernels.items())
+        return {
+            numbers[k]: Power(numbers[k], numbers[source], squarings)
+            for k, source, squarings in powers_among([_as_power(*one) for one in each])
+        }
+
+    @cached_property
+    def _sources(self) -> frozenset[int]:
+        """Kernels that others are powers of."""
+        return frozenset(power.source for power in self.powers.values())
+
+    @property
+    def n_features(self) -> int:
+        """Those that are summed, D."""
+        return sum(features.n_summed for features in self.kernels.values())
+
+    @property
+    def n_raw(self) -> int:
+        """All phi."""
+        return sum(features.n_features for features in self.kernels.values())
+
+    @property
+    def n_products(self) -> int:
+        """P."""
+        return int(self.crossings[-1].at.stop) if self.crossings else 0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the features."""
+        return next(iter(self.kernels.values())).map.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the maps and what belongs to them."""
+        return sum(features.nbytes for features in self.kernels.values())
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the features of so many rows and of what the costliest kernel needs."""
+        each = self.kernels.values()
+        largest = max(features.scratch(rows) for features in each)
+        # Of every variable that has kernels of ranks its columns, their order, and all scales.
+        ranked = {
+            (features.variable, scale): len(kernel.knots or ())
+            for features in each
+            if isinstance(kernel := getattr(features.map, "kernel", None), Ranked)
+            for scale in ("columns", "orders", kernel.scale)
+        }
+        ordered = 8 * sum(ranked.values())
+        held = sum(self.kernels[k].n_features for k in self._sources)
+        return largest + rows * (ordered + self.dtype.itemsize * (self.n_features + held))
+
+    def place(self, pair: tuple[int, ...]) -> ProductPlace:
+        """Where the products of two kernels are."""
+        (first, second), crossing = pair, self._crossing_of[pair]
+        ends = (self.places[first], crossing.first), (self.places[second], crossing.second)
+        return ProductPlace(
+            crossing, *(slice(a.start - b.start, a.stop - b.start) for a, b in ends)
+        )
+
+    def features(self, values: Sequence[NDArray[Any]], dtype: DTypeLike | None = None) -> Matrix:
+        """Those that are summed, of rows of all variables, shape (b, D)."""
+        out = np.empty((len(values[0]), self.n_features), dtype or self.dtype)
+        for number, features, raw in self.raw(values):
+            features.write(raw, out[:, self.places[number]])
+        return out
+
+    def raw(self, values: Sequence[NDArray[Any]]) -> Iterator[tuple[int, Features, Matrix]]:
+        """All phi - c of every kernel, shape (b, D_k).
+
+        Those of a kernel that is a power of a wider one follow from that one's.
+        """
+        held: dict[int, Matrix] = {}
+        found: dict[int, Found] = {}
+        # Each after the one that it is a power of.
+        for number in [*(k for k in self.kernels if k not in self.powers), *self.powers]:
+            features, power = self.kernels[number], self.powers.get(number)
+            whole = power.of(held[power.source]) if power else _mapped(features, values, found)
+            if number in self._sources:
+                # Powers are taken of the values themselves, before their mean is taken off.
+                held[number] = whole
+                # A copy, since other kernels are still to be made of these values.
+                yield number, features, whole - features.centre
+            else:
+                whole -= features.centre
+                yield number, features, whole
+
+
+def _mapped(features: Features, values: Sequence[NDArray[Any]], found: dict[int, Found]) -> Matrix:
+    """The phi of rows of all variables, whose ranks are found once for all kernels of them."""
+    x, phi = values[features.variable], features.map
+    if not isinstance(phi, KernelFeatures):
+        return phi(x)
+    # To find the ranks of a column takes longer than any kernel of them.
+    rows = rows_beside(phi.kernel, x, phi.dtype, found.setdefault(features.variable, {}))
+    return phi.of_rows(rows, single=x.shape[1] == 1)
+
+
+def _as_power(number: int, features: Features) -> tuple[Hashable, float]:
+    """What features share that are powers of each other, and their exponent."""
+    phi = features.map
+    # Values are squares of one another at the same landmarks only.
+    if not isinstance(phi, KernelFeatures) or phi.rows is None:
+        return number, 1.0
+    kernel, exponent = phi.kernel.as_power()
+    return (features.variable, phi.rows, kernel), exponent
+
+
+def _runs(numbers: Sequence[int], order: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
+    """Numbers that follow each other, by their places in an order."""
+    at = [order[number] for number in numbers]
+    cuts = [i for i in range(1, len(at)) if at[i] != at[i - 1] + 1]
+    for start, stop in pairwise([0, *cuts, len(at)]):
+        yield tuple(numbers[start:stop])
 
 
 class Measure(NamedTuple):
@@ -779,3 +1189,521 @@ def independent_rounding(session: Session, features: Iterable[Features]) -> floa
     spread = math.prod(one.spread for one in features)
     # Both sides are rounding here, so that their product has its square.
     return session.n * rounding_unit(session.dtype) ** 2 * spread
+
+
+Numbered = Mapping[int, Features] | Sequence[Features]
+
+
+class MomentSums(NamedTuple):
+    """Sums over rows, times their weights."""
+
+    sums: Vector
+    """Of functions, shape (D,)."""
+    products: Vector
+    """Of products of two, shape (P,)."""
+
+
+@dataclass(frozen=True)
+class MomentsPass(Pass[MomentSums]):
+    """Sums of functions of rows and of their products.
+
+    The functions are those of a layout, or the products of (1, f) and (1, h) of features f and h of
+    two kernels: their means are known only after the pass, and with the constant what is centred is
+    a linear function of the products. Sums are float64, since whitening would turn what float32
+    leaves of the least eigenvalues into negative ones.
+
+    Parameters
+    ----------
+    layout : Layout or Terms
+        The functions, and the crossings whose products are summed.
+    n : int
+        Rows of the data.
+    squares : float, optional
+        Mean square of the weights of the rows, which are the last variable and have the mean 1.
+        Rows count alike where it is not given.
+    products : bool, optional
+        Whether the functions are the products of the two features of a single crossing, whose
+        second moments are those of their limit law.
+    name : str, optional
+        Name of the pass in progress reports.
+    """
+
+    layout: Any
+    n: int
+    squares: float | None = None
+    products: bool = False
+    name: str = "feature moments"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Features of either kernel, with the constant."""
+        first, second = self.layout.crossings[0].shape
+        return first + 1, second + 1
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Functions, and products of two of them."""
+        first, second = self.shape
+        if self.products:
+            return first * second, (first * second) ** 2
+        return self.layout.n_features, int(self.layout.crossings[-1].at.stop)
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        (m, p), tile = self.sizes, min(rows, _MOMENT_ROWS)
+        copies = self.layout.n_features * (1 + (self.squares is not None))
+        largest = max(math.prod(crossing.shape) for crossing in self.layout.crossings)
+        if self.products:  # in half of the precision, beside features with their constants twice
+            copies, largest = m // 2 + 3 * (self.layout.n_features + 2), p
+        scratch = self.layout.scratch(tile) + 8 * (largest + tile * copies)
+        return Footprint(payload=self.layout.nbytes, scratch=scratch, state=8 * (m + p))
+
+    def chunk(self, block: RowBlock) -> MomentSums:
+        """Sums over one block."""
+        sums = MomentSums(*map(np.zeros, self.sizes))
+        add = self._add_products if self.products else self._add_features
+        for start in range(0, block.rows, _MOMENT_ROWS):
+            values = [x[start : start + _MOMENT_ROWS] for x in block.values]
+            add(self.layout.features(values, np.float64), values[-1], sums)
+        return sums
+
+    def _add_features(self, features: Matrix, weights: Vector, sums: MomentSums) -> None:
+        weighted = features if self.squares is None else features * weights
+        sums.sums[:] += weighted.sum(axis=0)
+        for crossing in self.layout.crossings:
+            products = weighted[:, crossing.first].T @ features[:, crossing.second]
+            crossing.of(sums.products)[:] += products
+
+    def _add_products(self, features: Matrix, weights: Vector, sums: MomentSums) -> None:
+        (crossing,) = self.layout.crossings
+        first, second = (with_constant(features[:, at]) for at in (crossing.first, crossing.second))
+        sums.sums[:] += (first.T @ (weights * second)).ravel()
+        # Terms enter the law by their squares, each over the part of its variance that is left.
+        first *= weights / np.sqrt(self.left(weights))
+        # In single precision, at half of the cost: the law needs few digits, and tiles are added up
+        # in double precision.
+        rows = row_products(first.astype(np.float32), second.astype(np.float32))
+        sums.products[:] += (rows.T @ rows).ravel()
+
+    def of(self, sums: MomentSums) -> list[tuple[Vector, Vector]]:
+        """Of every crossing sums of its first functions, and of its products."""
+        each = self.layout.crossings
+        return [(sums.sums[one.first], one.of(sums.products)) for one in each]
+
+    def left(self, weights: Vector) -> Vector:
+        """The variance that is left of an error of variance 1 about the weighted mean, as weights.
+
+        With shares s = w / sum w it is v_i = 1 - 2 s_i + sum_j s_j^2. For independent errors of
+        both variables, A = diag(w) - w w' / sum w makes the sum of products of what is left, whose
+        variance is |A|^2 = sum_i w_i^2 v_i. The squares of the terms have the expectation
+        sum_i w_i^2 v_i^2, and divided by v_i the same.
+        """
+        assert self.squares is not None
+        return 1.0 - (2.0 * weights - self.squares) / self.n
+
+    def centred(self, sums: MomentSums) -> tuple[Vector, Vector]:
+        """C, shape (r, s), and the second moment of its terms, shape (r s, r s)."""
+        means = sums.sums.reshape(self.shape) / sums.sums[0]
+        # Centring is linear: the second moment of centred terms follows from that of the plain
+        # ones.
+        first, second = centring(means[1:, 0]), centring(means[0, 1:])
+        both = np.kron(first, second)
+        moment = sums.products.reshape(both.shape[1], -1) / self.n
+        return first @ means @ second.T, both @ moment @ both.T
+
+
+@dataclass(frozen=True)
+class FeatureMoments:
+    """Means of features about their provisional ones, and covariances with 1/n.
+
+    Parameters
+    ----------
+    layout : Layout
+        Where they are.
+    means : ndarray, shape (D,)
+        Of the features as they are summed.
+    values : ndarray, shape (P,)
+        Covariances of these.
+    features : mapping of int to Features
+        Those of the kernels, whose factors whiten them.
+    """
+
+    layout: Layout
+    means: Vector
+    values: Vector
+    features: Mapping[int, Features]
+
+    def mean(self, k: int) -> Vector:
+        """Those of kernel k, shape (D_k,)."""
+        return self.means[self.layout.places[k]]
+
+    def plain(self, first: int, second: int) -> Vector:
+        """The covariance of the features of two kernels as they are summed, shape (D_1, D_2)."""
+        return self.layout.place((first, second)).of(self.values)
+
+    def covariance(self, first: int, second: int) -> Matrix:
+        """That of the whitened features."""
+        factors = self.features[first].after, self.features[second].after
+        covariance: Matrix = whiten(self.plain(first, second)[None], factors)[0]
+        return covariance
+
+    def spectrum(self, k: int) -> Vector:
+        """Eigenvalues of the covariance of a kernel."""
+        return spectrum(self.covariance(k, k))
+
+
+def second_moments(
+    session: Session,
+    features: Numbered,
+    pairs: Pairs = BOTH,
+    *,
+    norms: bool = False,
+) -> FeatureMoments:
+    """Means of the features of some kernels, and covariances of pairs of them, in one pass.
+
+    Parameters
+    ----------
+    session : Session
+        The run. Rows count by their weights, where they have any.
+    features : sequence of Features, or mapping from int
+        Those of the kernels.
+    pairs : sequence of tuple of int, optional
+        Numbers of kernels.
+    norms : bool, optional
+        Whether features are whitened row by row, and their squared norm stands beside them.
+
+    Returns
+    -------
+    FeatureMoments
+    """
+    run, numbered, reduction = _reduction(session, features, pairs, norms=norms)
+    sums, n = run.reduce(reduction), session.n
+    means, values = sums.sums / n, sums.products / n
+    for crossing in reduction.layout.crossings:
+        # E f h' - E f E h', where both means are small, since features are about provisional ones.
+        crossing.of(values)[:] -= np.outer(means[crossing.first], means[crossing.second])
+    return FeatureMoments(reduction.layout, means, values, numbered)
+
+
+def moments_steps(
+    session: Session,
+    features: Numbered,
+    pairs: Pairs = BOTH,
+    *,
+    norms: bool = False,
+    then: str = "solve",
+) -> list[DriverStep | PassPlan]:
+    """The pass of `second_moments` and the step after it."""
+    run, _, reduction = _reduction(session, features, pairs, norms=norms)
+    widest = max(f.n_summed for f in reduction.layout.kernels.values())
+    return [
+        run.plan(reduction),
+        DriverStep(then, 4 * 8 * 3 * widest**2, 8 * sum(reduction.sizes)),
+    ]
+
+
+def _reduction(
+    session: Session, features: Numbered, pairs: Pairs, *, norms: bool, products: bool = False
+) -> tuple[Session, dict[int, Features], MomentsPass]:
+    """The run over the variables and weights, features by numbers of kernels, and the pass."""
+    made, layout = laid_out(features, pairs, norms=norms)
+    if session.weights is None:
+        return session, made, MomentsPass(layout, session.n)
+    weighted = session.over((*session.sources, session.weights.source))
+    name = "weighted products" if products else MomentsPass.name
+    return weighted, made, MomentsPass(layout, session.n, session.weights.squares, products, name)
+
+
+def laid_out(
+    features: Numbered, pairs: Pairs, *, norms: bool
+) -> tuple[dict[int, Features], Layout]:
+    """The features by the numbers of their kernels, with norms beside them, and their layout."""
+    made = dict(features.items() if isinstance(features, Mapping) else enumerate(features))
+    if norms:
+        made = {k: replace(f, matrix=f.by_row, normed=True) for k, f in made.items()}
+    return made, Layout.of({k: f.carried(f.matrix) for k, f in made.items()}, pairs)
+
+
+def with_constant(features: Matrix) -> Matrix:
+    """(1, phi) of rows, from phi (b, r)."""
+    return np.insert(features, 0, 1.0, axis=1)
+
+
+def centring(means: Vector) -> Vector:
+    """The matrix (r, 1 + r) that makes phi - mu of (1, phi)."""
+    return np.insert(np.eye(len(means)), 0, -means, axis=1)
+
+
+def weighted_products(
+    session: Session, features: Sequence[Features]
+) -> tuple[Vector, ChiSquareMixture]:
+    """The weighted cross-covariance of two kernels, and the limit law of n times its squared norm.
+
+    Rows are draws from a law Q, and their weights are proportional to dP/dQ, of the law P of the
+    population. With weights of mean 1, and weighted means mu and nu, it is
+
+    C = (1/n) sum_i w_i (phi_i - mu) (x) (psi_i - nu)
+
+    Where the variables are independent under P, its errors in mu and nu enter as their product,
+    which is of the order 1/n. So sqrt(n) C is in the limit normal, with the second moment under Q
+    of the terms of the sum, and n |C|^2 a mixture of chi-squares whose weights are the eigenvalues
+    of it.
+    """
+    run, _, reduction = _reduction(session, features, BOTH[:1], norms=False, products=True)
+    sums = run.reduce(reduction)
+    session.step("spectrum")
+    cross, moment = reduction.centred(sums)
+    return cross, ChiSquareMixture.of_covariance(moment)
+
+
+def weighted_steps(session: Session, features: Sequence[Features]) -> list[DriverStep | PassPlan]:
+    """The pass of `weighted_products` and the step after it."""
+    run, _, reduction = _reduction(session, features, BOTH[:1], norms=False, products=True)
+    _, products = reduction.sizes
+    return [
+        run.plan(reduction),
+        DriverStep("spectrum", 5 * 8 * products, 8 * products),
+    ]
+
+
+def spectral_law(left: Vector, right: Vector, null: Spectral, seed: int) -> Distribution:
+    """The limit of n |C|^2 under independence, by the spectra of the covariances of either side.
+
+    Zhang et al. (2018), sections 4.1.2 and 4.2.2: products of the eigenvalues weigh chi-squares.
+    """
+    return null.distribution(ChiSquareMixture.of_products(left, right), seed)
+
+
+def gamma_law(moments: FeatureMoments, n: int) -> GammaDistribution:
+    """The gamma law with the mean and the variance of n |C|^2 over all permutations.
+
+    The variance holds fourth moments, for which the moments are of features with their norms.
+    """
+    # The last row and column belong to the squared norm.
+    covariances = [moments.plain(m, m)[:-1, :-1] for m in (0, 1)]
+    mean, variance = permutation_moments(
+        n,
+        traces=np.array([np.trace(c) for c in covariances]),
+        squares=np.array([np.vdot(c, c) for c in covariances]),
+        fourths=np.array([_fourth_moment(moments, m) for m in (0, 1)]),
+    )
+    return GammaDistribution(mean, variance)
+
+
+def _fourth_moment(moments: FeatureMoments, k: int) -> float:
+    """Mean of |phi - mu|^4 from means and covariances of (phi, |phi|^2).
+
+    |phi - mu|^2 is the inner product of (phi, |phi|^2) and (-2 mu, 1), plus |mu|^2.
+    """
+    *mean, square = moments.mean(k)
+    form = np.append(-2.0 * np.array(mean), 1.0)
+    # E q^2 = Var q + (E q)^2 with q = |phi - mu|^2 and E q = E |phi|^2 - |mu|^2.
+    return float(form @ moments.plain(k, k) @ form + (square - np.dot(mean, mean)) ** 2)
+
+
+@dataclass(frozen=True)
+class KeptBlocks:
+    """Rows of blocks that a pass over groups keeps.
+
+    A block is the first rows of a group, which stands for all rows; the groups lie evenly.
+
+    Parameters
+    ----------
+    groups : RowGroups
+        Those of the pass.
+    dims : tuple of int
+        Columns of every variable.
+    itemsize : int
+        Bytes of a value.
+    """
+
+    groups: RowGroups
+    dims: tuple[int, ...]
+    itemsize: int = 8
+
+    @classmethod
+    def of(cls, session: Session, groups: RowGroups | None = None) -> Self:
+        """Those of the variables of a session; where no pass keeps them of groups of all rows."""
+        groups = groups or Groups.of(session.n, _GROUP, session.seed)
+        pairs = zip(session.sources, session.dims, strict=True)
+        return cls(groups, session.dims, min(8, max(source.row_bytes // d for source, d in pairs)))
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block: wider ones beside few rows, fewer of very many columns."""
+        held = _KEPT // (_LEAST_BLOCKS * sum(self.dims))
+        return min(self.groups.size, self._wanted, max(_FEWEST_BLOCK_ROWS, held))
+
+    def rows_for(self, features: Sequence[Features]) -> int:
+        """Rows of a block that a pair of kernels needs.
+
+        Half as many where features hold the kernels but for what rounding leaves, and fewer for a
+        mean over many columns, which takes an exponential of each.
+        """
+        wanted = self._wanted // (1 + all(one.spanned for one in features))
+        maps: Iterator[Any] = (one.map for one in features)
+        dear = max(1.0, max(len(one.landmarks) for one in maps) / _COLUMNS)
+        # A block takes b^2 exponentials for each column of such a mean: b falls with the root of
+        # their number, so that the work stays.
+        return min(self.rows, max(_FEWEST_BLOCK_ROWS, int(wanted / math.sqrt(dear))))
+
+    @property
+    def _wanted(self) -> int:
+        return _BLOCK_ROWS * (1 + (self.groups.n <= _FEW_ROWS))
+
+    @property
+    def count(self) -> int:
+        """Blocks; more would take long, or much memory."""
+        held = _KEPT // (self.rows * sum(self.dims))
+        return min(self.groups.count, _MOST_BLOCKS, max(_LEAST_BLOCKS, held))
+
+    def nbytes(self, rows: int) -> int:
+        """Bytes of what is kept of so many rows."""
+        # Blocks lie evenly, so that a share of the rows has that share of them.
+        blocks = min(self.count, math.ceil(self.count * rows / self.groups.n))
+        return blocks * self.rows * sum(self.dims) * self.itemsize
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.intp]:
+        return np.arange(self.count) * self.groups.count // self.count
+
+    def rows_of(self, block: GroupBlock) -> NDArray[Any]:
+        """Those among a run of groups, shape (blocks, rows, columns of all variables)."""
+        first, last = block.first, block.first + block.n_groups
+        # Those of the groups of this run.
+        numbers = self._numbers[np.searchsorted(self._numbers, first) :]
+        numbers = numbers[: np.searchsorted(numbers, last)] - first
+        at = numbers[:, None] * self.groups.size + np.arange(self.rows)
+        return np.concatenate([x[at] for x in block.values], axis=2)
+
+    def drawn(self, session: Session) -> NDArray[Any]:
+        """The same rows where no pass keeps them: read once more, shape as of `rows_of`."""
+        # The first rows of the groups, as `rows_of` takes them.
+        numbers = [self.groups.members(g, g + 1)[: self.rows] for g in self._numbers.tolist()]
+        values = session.take([np.concatenate(numbers)] * len(self.dims))
+        return np.concatenate(values, axis=1).reshape(self.count, self.rows, -1)
+
+    def variable(self, kept: NDArray[Any], number: int) -> NDArray[Any]:
+        """The values of one variable, shape (blocks, rows, d)."""
+        start, stop = (sum(self.dims[:end]) for end in (number, number + 1))
+        return kept[:, :, start:stop]
+
+
+def block_means(
+    features: Sequence[Features], blocks: KeptBlocks, kept: NDArray[Any]
+) -> Sequence[float]:
+    """Means over blocks of rows of what makes HSIC of two kernels unbiased.
+
+    Parameters
+    ----------
+    features : sequence of Features
+        Those of either kernel.
+    blocks : KeptBlocks
+        Which rows are kept.
+    kept : ndarray, shape (blocks, rows, columns of all variables)
+        These.
+    """
+    rows, terms = blocks.rows_for(features), list[tuple[float, ...]]()
+    step = max(1, _AT_A_TIME // rows)
+    # Rows of several blocks are prepared together.
+    for at in range(0, len(kept), step):
+        some = kept[at : at + step, :rows]
+        prepared = [_prepared(one, blocks.variable(some, one.variable)) for one in features]
+        terms += [_of_block(features, both) for both in zip(*prepared, strict=True)]
+    means: list[float] = np.mean(terms, axis=0).tolist()
+    return means
+
+
+def unbiased_hsic(n: int, size: float, means: Sequence[float]) -> float:
+    """Unbiased HSIC of n rows, from |C|^2 of their features and the means over blocks."""
+    difference, of_both, first, second = means
+    # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
+    products = (n - 1) ** 2 / n * of_both
+    totals = (n - 1) ** 2 * first * second
+    return _of_features(n, size, products, totals) + difference
+
+
+def own_hsic(features: Features) -> float:
+    """Unbiased squared HSIC of the sample of the features with itself."""
+    summed = features.summed((features.values() - features.centre).astype(np.float64))
+    n, covariance = len(summed), summed.T @ summed / len(summed)
+    norms = squared_norms(summed.T)
+    size, total = float(np.vdot(covariance, covariance)), float(norms.sum())
+    return _of_features(n, size, float(norms @ norms), total**2)
+
+
+def unbiased_step(session: Session, features: Sequence[Features]) -> DriverStep:
+    """The bytes of `block_means` for the dearest pair of kernels."""
+    blocks, itemsize = KeptBlocks.of(session), session.dtype.itemsize
+    b, by_variable = blocks.rows, dict[int, int]()
+    for one in features:
+        kernel = _kernel(one)
+        width = kernel.width(session.dims[one.variable])
+        bytes_ = b * (itemsize * (2 + kernel.work_tiles) * b + 3 * 8 * one.n_features)
+        bytes_ += max(b, _AT_A_TIME) * itemsize * 2 * (one.n_features + width)
+        by_variable[one.variable] = max(by_variable.get(one.variable, 0), bytes_)
+    # Of a chain a pair is of any two variables.
+    dearest = sum(sorted(by_variable.values())[-2:])
+    return DriverStep(ESTIMATE, dearest + blocks.nbytes(session.n))
+
+
+def _prepared(features: Features, values: NDArray[Any]) -> Iterator[_Block]:
+    """One variable in every block (blocks, b, d): its features, rows and columns for the kernel."""
+    x, b = values.reshape(-1, values.shape[2]), values.shape[1]
+    whole = (
+        features.map(x) - features.centre,
+        *_kernel(features).rows_and_columns(x, features.map.dtype),
+    )
+    for start in range(0, len(x), b):
+        yield tuple(values_of[start : start + b] for values_of in whole)
+
+
+def _of_block(features: Sequence[Features], blocks: Sequence[_Block]) -> tuple[float, ...]:
+    """Terms that a block adds to the estimate of a pair of kernels.
+
+    They are the unbiased HSIC of the kernels less that of the features; the mean of the products of
+    the squared norms of both features about their means; and the means of either.
+    """
+    (raw, *_), _ = blocks
+    b = len(raw)
+    summed = [
+        one.summed(values.astype(np.float64))
+        for one, (values, *_) in zip(features, blocks, strict=True)
+    ]
+    first, second = (values - values.mean(axis=0) for values in summed)
+    # k_i and q_i, the squared norms about the mean, see `_of_features`.
+    k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
+    cross = first.T @ second / b
+    held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
+    grams = [
+        _kernel(one).gram(rows, columns, rows.dtype)
+        for one, (_, rows, columns) in zip(features, blocks, strict=True)
+    ]
+    # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
+    whole = float(np.vdot(u_centred(grams[0]), grams[1])) / (b * (b - 3))
+    unbiased = b / (b - 1)  # of squared norms about the mean of the block
+    return (
+        whole - held,
+        unbiased**2 * float(k @ q) / b,
+        unbiased * float(k.mean()),
+        unbiased * float(q.mean()),
+    )
+
+
+def _of_features(n: int, size: float, products: float, totals: float) -> float:
+    """Unbiased HSIC of n rows of features.
+
+    With k_i = |phi_i - mu|^2 and q_i of the other variable, features about their means have Gram
+    matrices of row sums 0, so that without their diagonals 1'K1 = -sum_i k_i, 1'KL1 =
+    sum_i k_i q_i and tr(KL) = n^2 |C|^2 - sum_i k_i q_i in the unbiased estimate (Song et al. 2012,
+    equation 5; Zhang et al. 2018, equation 6). `products` is sum_i k_i q_i, and `totals` is
+    sum_i k_i sum_i q_i.
+    """
+    total = n**2 * size - products + totals / ((n - 1) * (n - 2)) - 2.0 * products / (n - 2)
+    return total / (n * (n - 3))
+
+
+def _kernel(features: Features) -> Kernel:
+    """Blocks are of features that hold a part of a kernel."""
+    assert isinstance(features.map, KernelFeatures | LandmarksByColumn)
+    return features.map.kernel

@@ -23,10 +23,10 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic.engine.passes import Footprint, GroupBlock
 from dhsic.engine.plan import DriverStep
-from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.session import Session
-from dhsic.kernels.shared import SharedTiles
+from dhsic.kernels.grid import SharedTiles
 from dhsic.linalg import consecutive, spectrum, squared_norms
 from dhsic.nulls import (
     ChiSquareMixture,
@@ -37,11 +37,17 @@ from dhsic.nulls import (
     check_no_overflow,
     expanded,
 )
-from dhsic.statistics.features import Crossing
-from dhsic.statistics.moments import MomentsPass, MomentSums
-from dhsic.statistics.orbit import Orbit, Pair, PermutedPass, tile_error, transform_error
-from dhsic.statistics.replicate import Permuted, Statistic
-from dhsic.statistics.tiles import Matrix, Tile
+from dhsic.statistics.gram import Matrix, Tile
+from dhsic.statistics.orbit import (
+    Orbit,
+    Pair,
+    Permuted,
+    PermutedPass,
+    Statistic,
+    tile_error,
+    transform_error,
+)
+from dhsic.statistics.outer import Crossing, MomentsPass, MomentSums
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]

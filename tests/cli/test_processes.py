@@ -19,10 +19,10 @@ SCRIPT = Path(sysconfig.get_path("scripts")) / "dhsic"
 PAIR = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
 STUCK = """
 import hashlib
-from dhsic.cli import interrupts
+from dhsic.cli import running
 
-interrupts._CLEANING_SECONDS = 0.2
-with interrupts.interruptible():
+running._CLEANING_SECONDS = 0.2
+with running.interruptible():
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # library code that no signal reaches
 """

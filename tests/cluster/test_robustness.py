@@ -15,7 +15,7 @@ import zarr
 
 import dhsic
 from dhsic.cluster import local_cluster
-from dhsic.cluster.settings import LOCAL_SETTINGS
+from dhsic.cluster.spec import LOCAL_SETTINGS
 from tests.cluster.quiet import OPTIONS, same_bits
 from tests.processes import wait_until
 

@@ -14,7 +14,7 @@ import pytest
 import dhsic
 from dhsic import conditional
 from dhsic._arguments import RunOptions
-from dhsic.engine.reduction import RowBlock
+from dhsic.engine.passes import RowBlock
 from dhsic.errors import ApproximateNullWarning, MemoryBudgetError, UnexplainedWarning
 from dhsic.integrations import PValue
 from dhsic.io.open import open_labelled_data

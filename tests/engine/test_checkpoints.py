@@ -22,7 +22,7 @@ from dhsic import causal
 from dhsic.cli import main
 from dhsic.engine.checkpoint import Checkpoint, CheckpointWarning, remove_checkpoint
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.folder import Folder
+from dhsic.io.urls import Folder
 from tests.places import CALLS, Heard, KilledError, answer
 
 N = 300

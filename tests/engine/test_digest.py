@@ -24,7 +24,7 @@ from dhsic.engine.checkpoint import (
     token_of,
     written_out,
 )
-from dhsic.io.folder import Folder
+from dhsic.io.urls import Folder
 from dhsic.kernels import Gaussian, Laplacian
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dhsic.engine.checkpoint import pack, unpack
-from dhsic.engine.reduction import Partial
+from dhsic.engine.graph import Partial
 from dhsic.engine.session import Differing, Extent
 from dhsic.kernels import Gaussian
 
@@ -112,8 +112,8 @@ FORGED = [
     {"in": "dhsic.engine.checkpoint:io.BytesIO", "of": []},
     {"in": "dhsic.engine.checkpoint:np.ndarray", "of": [[3]]},
     {"in": "dhsic.nowhere:Nothing", "of": []},
-    {"in": "dhsic.engine.reduction:Partial", "of": [1]},
-    {"in": "dhsic.engine.reduction:Partial", "of": 3},
+    {"in": "dhsic.engine.graph:Partial", "of": [1]},
+    {"in": "dhsic.engine.graph:Partial", "of": 3},
     {"in": "ndarray", "at": 2, "order": [0]},
     {"in": "ndarray", "at": 1, "order": [0, 1]},
     {"in": "ndarray"},

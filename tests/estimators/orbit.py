@@ -8,14 +8,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dhsic._arguments import RunOptions
+from dhsic._arguments import RowLabels, RunOptions
 from dhsic._random import generator
-from dhsic._rows import RowLabels
 from dhsic.io.variables import rows_of_samples
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import Permutation
-from dhsic.statistics.exchangeable import Groups
-from dhsic.statistics.orbit import orbit_of
+from dhsic.statistics.orbit import Groups, orbit_of
 
 FEWEST = 512  # shifts that tests of all pairs of rows take at least, where there are so many rows
 

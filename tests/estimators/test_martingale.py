@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import binom, norm
 
 import dhsic
-from dhsic.engine.reduction import RowBlock
+from dhsic.engine.passes import RowBlock
 from dhsic.errors import ApproximateNullWarning, InvalidArgumentError
-from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.martingale import Pieces
+from dhsic.statistics.orbit import Groups
 from tests import oracles
 from tests.estimators.cases import (
     CASES,

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import dhsic
-from dhsic import _plugins
+from dhsic import _validation
 from dhsic.cli import main
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
@@ -23,9 +23,9 @@ from dhsic.estimators import (
     Outcome,
     plan_of,
 )
-from dhsic.estimators.registry import nulls_of
+from dhsic.estimators.choose import nulls_of
 from dhsic.kernels import Gaussian, Kernel, parse
-from dhsic.kernels.text import FORMS
+from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Permutation, Replicates
 
 X, NOISE = np.random.default_rng(0).standard_normal((2, 80))
@@ -397,7 +397,7 @@ def plugins(monkeypatch):
     """Entry points as installed packages would have them."""
     points = []
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [*points])
-    monkeypatch.setattr(_plugins, "_LOADED", set())
+    monkeypatch.setattr(_validation, "_LOADED", set())
     return points
 
 
@@ -409,16 +409,16 @@ def test_plugins__are_loaded_where_a_name_is_not_known(plugins, monkeypatch, tmp
         "dhsic.register(tests.Correlation)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    plugins.append(EntryPoint("mine", "names_of_mine", _plugins.GROUP))
+    plugins.append(EntryPoint("mine", "names_of_mine", _validation.GROUP))
     assert parse("sign:2") == Sign(2.0)
     assert run(null="maximum", n_resamples=19).pvalue == 0.05
     assert run(estimator="correlation").estimator == "correlation"
 
 
 def test_plugins__that_fail_are_told_once(plugins):
-    plugins.append(EntryPoint("broken", "no_such_module_at_all", _plugins.GROUP))
+    plugins.append(EntryPoint("broken", "no_such_module_at_all", _validation.GROUP))
     with (
-        pytest.warns(_plugins.PluginWarning, match=r"'broken' must load .*: repair or uninstall"),
+        pytest.warns(_validation.PluginWarning, match="'broken' must load .*: repair"),
         pytest.raises(InvalidArgumentError, match="did you mean 'gaussian'"),
     ):
         parse("gausian")

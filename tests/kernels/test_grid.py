@@ -23,7 +23,7 @@ from dhsic.kernels import (
     Polynomial,
     Ranked,
 )
-from dhsic.kernels.shared import SharedTiles
+from dhsic.kernels.grid import SharedTiles
 
 X = 3.0 * np.random.default_rng(0).standard_normal((40, 2))
 LENGTHS = [

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 import dhsic
-from dhsic import lags as module
+from dhsic import api as module
 from dhsic.kernels import parse
 from tests.estimators.levels import Check
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import ApproximateNullWarning, InvalidArgumentError
 from dhsic.kernels import Delta, Gaussian, Linear
 from dhsic.nulls import (
-    ApproximateNullWarning,
     JointSpread,
     KernelMoments,
     Needs,

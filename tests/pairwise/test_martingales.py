@@ -10,8 +10,8 @@ from scipy.stats import binom, false_discovery_control, norm
 import dhsic
 from dhsic.errors import InvalidArgumentError, MemoryBudgetError
 from dhsic.kernels import parse
-from dhsic.statistics import martingale_pairs
-from dhsic.statistics.exchangeable import Groups
+from dhsic.statistics import martingale as statistics
+from dhsic.statistics.orbit import Groups
 from tests import oracles
 from tests.estimators.test_martingale import FEW_ROWS, martingale
 
@@ -63,9 +63,9 @@ def test_pairs__are_those_of_the_single_test_and_cka_that_of_features():
 def test_blocks_and_bands__change_nothing(monkeypatch):
     data = mixed(70, m=9)
     whole = dhsic.dependence_matrix(*data, rng=0, **NULL)
-    monkeypatch.setattr(martingale_pairs, "_FEWEST_TOGETHER", 2)
-    monkeypatch.setattr(martingale_pairs, "_BAND_BYTES", 2**13)
-    monkeypatch.setattr(martingale_pairs, "_PRODUCT", 2)
+    monkeypatch.setattr(statistics, "_FEWEST_TOGETHER", 2)
+    monkeypatch.setattr(statistics, "_BAND_BYTES", 2**13)
+    monkeypatch.setattr(statistics, "_PRODUCT", 2)
     cut = dhsic.dependence_matrix(*data, rng=0, threads=2, **NULL)
     np.testing.assert_allclose(cut.pvalues, whole.pvalues, rtol=1e-9)
     np.testing.assert_allclose(cut.hsic, whole.hsic, rtol=1e-12)
@@ -74,8 +74,8 @@ def test_blocks_and_bands__change_nothing(monkeypatch):
 @FEW_ROWS
 def test_checkpoint__keeps_the_blocks_that_are_done(tmp_path, monkeypatch):
     data = mixed(60, m=9)
-    monkeypatch.setattr(martingale_pairs, "_FEWEST_TOGETHER", 3)
-    compared, done = martingale_pairs.MartingalePairs._compared, []
+    monkeypatch.setattr(statistics, "_FEWEST_TOGETHER", 3)
+    compared, done = statistics.MartingalePairs._compared, []
 
     def stops(self, *blocks):
         done.append(blocks)
@@ -83,7 +83,7 @@ def test_checkpoint__keeps_the_blocks_that_are_done(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return compared(self, *blocks)
 
-    monkeypatch.setattr(martingale_pairs.MartingalePairs, "_compared", stops)
+    monkeypatch.setattr(statistics.MartingalePairs, "_compared", stops)
     options = {"rng": 0, "threads": 1, "checkpoint": str(tmp_path / "kept"), **NULL}
     with pytest.raises(KeyboardInterrupt):
         dhsic.dependence_matrix(*data, **options)

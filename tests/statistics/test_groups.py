@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dhsic._random import generator, random_orders
 from dhsic.engine.checkpoint import token_of
 from dhsic.engine.graph import edges
-from dhsic.statistics.exchangeable import Groups, RowSets, Series, is_smooth
+from dhsic.statistics.orbit import Groups, RowSets, Series, is_smooth
 
 CASES = [(2_507, 250), (2_500, 1_000), (17, 3), (999, 1_000 - 1), (23, 7), (64, 8), (4, 4), (5, 1)]
 

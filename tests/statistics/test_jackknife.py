@@ -12,11 +12,11 @@ import pytest
 from scipy import stats
 
 import dhsic
-from dhsic.engine.jackknife import block_numbers
-from dhsic.estimators.registry import ESTIMATORS
+from dhsic.engine.passes import block_numbers
+from dhsic.estimators.choose import ESTIMATORS
 from dhsic.kernels import Distance, Gaussian
-from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.jackknife import Assessed
+from dhsic.statistics.orbit import Groups
 from tests.oracles import centred_gram, cka, u_centred
 from tests.places import Heard
 
@@ -68,8 +68,8 @@ def by_hand(grams, seed, *, divided, unbiased, own=True, size=None):
     if divided:
         measures, pairs, excess = measures / roots, pairs / roots[0] ** 2, excess / roots[0]
     _, variance = busing(measures[0], measures[1:], kept)
-    if not own:
-        pairs = 0.5 * variance * (excess / (measures[0] + excess)) ** 2
+    if not own:  # of the sample, here all rows
+        pairs = 2.0 * math.prod(halves(grams, unbiased=True)[1:]) / n**2
     error = math.sqrt(max(variance - pairs, variance / 2.0))
     return measures[0], error, max(excess, math.sqrt(pairs / 2.0)), pairs
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.engine.jackknife import block_numbers
+from dhsic.engine.passes import block_numbers
 from dhsic.errors import DataError, InvalidArgumentError
 from tests import oracles
 from tests.estimators.cases import gaussian

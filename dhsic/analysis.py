@@ -1,23 +1,353 @@
-"""Bounds on the errors of mean embeddings, MMD and HSIC, constants explicit."""
+"""Theory: effective dimensions, laws of estimates, and bounds on errors with explicit constants."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike, NDArray
 
 from dhsic._validation import check_integer, check_number, named_arguments, shown
-from dhsic.analysis.spectrum import CovarianceSpectrum
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels import Kernel, parse
+from dhsic.linalg import hadamard, spectrum, u_centred
 from dhsic.results import BarResult
+
+__all__ = [
+    "CovarianceSpectrum",
+    "DependenceLaw",
+    "EmbeddingBound",
+    "HSICBound",
+    "MMDBound",
+    "VStatisticBound",
+    "covariance_spectrum",
+    "dependence_law",
+    "landmarks_for_exponential_decay",
+    "landmarks_for_polynomial_decay",
+    "least_landmarks",
+    "mean_embedding_bound",
+    "nystrom_m_bound",
+    "nystrom_mmd_bound",
+    "rff_hsic_bound",
+    "v_statistic_bound",
+]
+
+Vector = NDArray[np.float64]
 
 _SMALLEST_DELTA = 1e-200  # divided by landmarks it is still a normal number
 # Chatalic et al. (2022), theorem 4.1; Kalinke and Szabo (2023), proposition 4.1.
 _LEAST = 67.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CovarianceSpectrum(BarResult):
+    """Eigenvalues of the uncentred covariance operator C = E phi(X) (x) phi(X).
+
+    Parameters
+    ----------
+    eigenvalues : ndarray, shape (r,)
+        At least 0, at least one above.
+    supremum : float
+        K, the least upper bound of |phi(x)| = sqrt(k(x, x)).
+
+    Raises
+    ------
+    InvalidArgumentError
+        The eigenvalues are no array of numbers of at least 0 with one above 0, or `supremum` is not
+        greater than 0.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, section 4.
+
+    Examples
+    --------
+    >>> known = CovarianceSpectrum(np.array([0.5, 0.25, 0.25]), supremum=1.0)
+    >>> known.norm
+    0.5
+    >>> known.effective_dimension(0.25)
+    1.6666666666666665
+    """
+
+    _tabular: ClassVar[bool] = True
+
+    eigenvalues: Vector
+    supremum: float
+
+    def __post_init__(self) -> None:
+        # The largest first, which is the norm.
+        values = np.sort(np.asarray(self.eigenvalues, np.float64))[::-1]
+        if values.ndim != 1 or not len(values) or values[0] <= 0 or not values[-1] >= 0:
+            msg = "eigenvalues must be an array (r,) of numbers >= 0, one of them above 0"
+            raise InvalidArgumentError(msg)
+        check_number(
+            "supremum", self.supremum, "greater than 0", lambda x: 0.0 < x < np.inf, "as 1.0"
+        )
+        object.__setattr__(self, "eigenvalues", values)
+        super().__post_init__()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [
+            ("eigenvalues", f"{len(self.eigenvalues):,}, the largest {self.norm:.4g}"),
+            ("supremum", f"{self.supremum:.4g}"),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every eigenvalue, the largest first."""
+        values = enumerate(self.eigenvalues.tolist(), 1)
+        return [{"number": place, "eigenvalue": value} for place, value in values]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        names = [str(place) for place in range(1, len(self.eigenvalues) + 1)]
+        return names, self.eigenvalues.tolist(), "eigenvalues"
+
+    @property
+    def norm(self) -> float:
+        """The operator norm, the largest eigenvalue."""
+        return float(self.eigenvalues[0])
+
+    def effective_dimension(self, ridge: float) -> float:
+        """tr(C (C + ridge)^-1), Chatalic et al. (2022), equation 6b.
+
+        Parameters
+        ----------
+        ridge : float
+            lambda, greater than 0.
+
+        Returns
+        -------
+        float
+        """
+        above = check_number(
+            "ridge", ridge, "greater than 0", lambda x: 0.0 < x < np.inf, "as 0.01"
+        )
+        # N(lambda) = tr C (C + lambda)^-1, Chatalic et al. (2022), section 4.
+        return float((self.eigenvalues / (self.eigenvalues + above)).sum())
+
+
+@named_arguments
+def covariance_spectrum(
+    *pilot: ArrayLike, kernels: str | Kernel | Sequence[str | Kernel] = "gaussian"
+) -> CovarianceSpectrum:
+    """Estimate the spectrum of a kernel, or of a product of kernels, from a pilot sample.
+
+    Its eigenvalues are those of the Gram matrix over the number of rows. The effective dimension
+    by them is at most the true one in expectation, as it is concave in C.
+
+    Parameters
+    ----------
+    *pilot : array-like, shapes (s,) or (s, d_m)
+        The same rows of every variable; a few thousand, drawn at random.
+    kernels : str, Kernel or a sequence of them, optional
+        One for all variables, or one a variable. Bandwidths that are not given follow the median
+        heuristic of the pilot.
+
+    Returns
+    -------
+    CovarianceSpectrum
+        Its supremum is that of the pilot rows, which is K where k(x, x) is constant.
+
+    Raises
+    ------
+    DataError
+        The rows do not align, are fewer than two, or have NaN or infinity.
+    InvalidArgumentError
+        As many kernels as variables are needed.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, section 4.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).standard_normal(500)
+    >>> found = covariance_spectrum(x, kernels="gaussian:0.5")
+    >>> round(found.norm, 2), round(found.effective_dimension(0.01), 1)
+    (0.62, 5.0)
+    """
+    gram = hadamard(_grams_of_pilot(pilot, kernels))
+    # K of the bounds is sup sqrt(k(x, x)); a pilot sees it where k(x, x) is constant.
+    supremum = float(np.sqrt(gram.diagonal().max()))
+    # Eigenvalues of a Gram matrix over n are those of the covariance operator of the sample;
+    # rounding may leave some below 0.
+    return CovarianceSpectrum(spectrum(gram).clip(min=0.0) / len(gram), supremum)
+
+
+@dataclass(frozen=True, repr=False)
+class DependenceLaw(BarResult):
+    """The law of estimates of squared HSIC of two variables, normal where they are dependent.
+
+    The unbiased estimate of n rows has the mean `squared_hsic` and the variance sigma^2 / n +
+    tau^2 / (n (n - 1)) + O(n^-3), by its Hoeffding decomposition [2]_; the mean over blocks of b
+    rows has sigma^2 / n + tau^2 / (n (b - 1)). Where sigma^2 is above 0, n^1/2 times the error
+    converges to the normal law of variance sigma^2 ([1]_, equation 12), and so does that of the
+    V-statistic, whose difference from the unbiased estimate is O(1 / n). An estimate that is HSIC
+    of approximate kernels has the law of these kernels.
+
+    Parameters
+    ----------
+    squared_hsic : float
+        The mean.
+    variance : float
+        sigma^2, that of [1]_, equation 13. It is 0 at independence.
+    degenerate_variance : float
+        tau^2, which is left at independence: there it is 2 E k^2 E l^2 of the centred kernels, the
+        variance of [1]_, equations 17 and 18, and the law is normal for means over blocks alone.
+
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, equations 12 and 13.
+    .. [2] R. Serfling. Approximation theorems of mathematical statistics. Wiley, 1980, section
+       5.2.1, lemma A.
+
+    Examples
+    --------
+    >>> law = DependenceLaw(squared_hsic=0.02, variance=0.01, degenerate_variance=0.04)
+    >>> round(law.standard_error(10_000), 5), round(law.quantile(0.975, 10_000), 5)
+    (0.001, 0.02196)
+    >>> round(law.standard_error(10_000, block_rows=5), 5)
+    0.00141
+    """
+
+    squared_hsic: float
+    variance: float
+    degenerate_variance: float
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [(name.replace("_", " "), f"{value:.4g}") for name, value in asdict(self).items()]
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row."""
+        return [asdict(self)]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        errors = {f"{n:,} rows": self.standard_error(n) for n in (10**3, 10**4, 10**5, 10**6)}
+        return list(errors), list(errors.values()), "standard errors"
+
+    def standard_error(self, n: int, block_rows: int | None = None) -> float:
+        """Standard deviation of the unbiased estimate of n rows.
+
+        Parameters
+        ----------
+        n : int
+            Rows, at least 4.
+        block_rows : int, optional
+            Rows b of a block, from 4 to n, for the mean over blocks; one of all n rows where not
+            given.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        InvalidArgumentError
+            A number is not in its range.
+        """
+        # Song et al. (2012), equation 5: the unbiased estimate divides by n (n - 3).
+        check_integer("n", n, minimum=4)
+        b = n if block_rows is None else block_rows
+        check_integer("block_rows", b, minimum=4, maximum=n)
+        # Variance of a mean of n / b independent terms sigma^2 / b + tau^2 / (b (b - 1)).
+        return math.sqrt(self.variance / n + self.degenerate_variance / (n * (b - 1.0)))
+
+    def quantile(self, level: float, n: int, block_rows: int | None = None) -> float:
+        """Quantile of the normal law of the unbiased estimate of n rows.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+        n, block_rows
+            As for `standard_error`.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        InvalidArgumentError
+            A number is not in its range.
+        """
+        check_number("level", level, "between 0 and 1", lambda x: 0.0 < x < 1.0, "as 0.95")
+        # Zhang et al. (2018), equation 12.
+        errors = float(scipy.special.ndtri(level))
+        return self.squared_hsic + errors * self.standard_error(n, block_rows)
+
+
+@named_arguments
+def dependence_law(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    kernels: str | Kernel | Sequence[str | Kernel] = "gaussian",
+) -> DependenceLaw:
+    """Estimate the law of estimates of HSIC from a pilot sample.
+
+    With the centred kernels k and l and g(x, y) = E k(x, X) l(y, Y), the mean of the kernel h of
+    the U-statistic over all rows but one is (g + HSIC^2) / 2, so that sigma^2 = 16 Var E h
+    ([1]_, equation 13) is 4 Var g(X, Y): no sum over four rows is left.
+
+    Parameters
+    ----------
+    x, y : array-like, shape (s,) or (s, d)
+        The same rows of both variables, 4 or more; a few thousand, drawn at random. Matrices
+        (s, s) are held.
+    kernels : str, Kernel or a sequence of two, optional
+        As for `covariance_spectrum`.
+
+    Returns
+    -------
+    DependenceLaw
+        Its errors are of order s^-1/2. Estimates of sigma^2 below 0 become 0, so that at
+        independence it is of order tau^2 / s in the mean: standard errors of as many rows as the
+        pilot has, or more, are then too large.
+
+    Raises
+    ------
+    DataError
+        The rows do not align, are fewer than 4, or have NaN or infinity; or values of kernels are
+        1e70 or more.
+    InvalidArgumentError
+        Two kernels are needed, or one for both variables.
+
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, equations 12 and 13.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 1000))
+    >>> law = dependence_law(x, x + noise, kernels="gaussian:0.5")
+    >>> round(law.squared_hsic, 3), round(law.standard_error(100_000), 5)
+    (0.024, 0.0002)
+    """
+    k, q = (_u_centred_gram(gram) for gram in _grams_of_pilot((x, y), kernels))
+    s = len(k)
+    carried, products = k @ q / s, k * q
+    # g of every row; the mean is the unbiased estimate (Szekely and Rizzo 2014, proposition 1).
+    slopes = products.sum(axis=1) / (s - 3.0)
+    hsic = float(slopes.mean())
+    # The part of h of two rows i, j that no single row explains is (k l - g_i - g_j + HSIC^2 -
+    # c_ij - c_ji) / 6, c_ij = E k(x_i, X) l(Y, y_j); its variance enters 72 / (n (n - 1)) times.
+    rest = products - slopes[:, None] - slopes + hsic - carried - carried.T
+    np.fill_diagonal(rest, 0.0)
+    degenerate = 2.0 * float(np.square(rest).sum()) / (s * (s - 1.0))
+    # Estimates of g vary by more than g does: twice the second term of the variance of s rows.
+    variance = 4.0 * float(slopes.var(ddof=1)) - 2.0 * degenerate / s
+    return DependenceLaw(hsic, max(0.0, variance), degenerate)
 
 
 @dataclass(frozen=True, repr=False)
@@ -644,6 +974,60 @@ def landmarks_for_exponential_decay(
     # Sums of logarithms, since the square of a small supremum is 0.
     largest = max(-math.log(delta), math.log(scale) - math.log(6.0) - 2.0 * math.log(supremum))
     return math.ceil(root * (math.log(root) + largest))
+
+
+def _grams_of_pilot(
+    pilot: Sequence[ArrayLike], kernels: str | Kernel | Sequence[str | Kernel]
+) -> Iterator[NDArray[np.float64]]:
+    """Gram matrices of the variables of a pilot sample, as `covariance_spectrum` takes it."""
+    rows = [_matrix(x) for x in pilot]
+    listed: Any = kernels if isinstance(kernels, Sequence) else [kernels]
+    if not all(isinstance(kernel, str | Kernel) for kernel in listed):
+        msg = f"kernels must be names or values of kernels, got {shown(kernels)}: as 'gaussian'"
+        raise InvalidArgumentError(msg)
+    given = [kernels] * len(rows) if isinstance(kernels, str | Kernel) else list(listed)
+    if not rows or len(given) != len(rows):
+        msg = (
+            "a pilot needs one variable or more and as many kernels, got "
+            f"{len(rows)} variables and {len(given)} kernels: give one kernel for each, or one "
+            "that is no list for all"
+        )
+        raise InvalidArgumentError(msg)
+    if len({len(x) for x in rows}) > 1 or len(rows[0]) < 2:
+        counts = ", ".join(str(len(x)) for x in rows)
+        msg = f"a pilot needs the same rows of every variable, two or more; got {counts} rows"
+        raise DataError(msg)
+    fitted = [
+        (parse(k) if isinstance(k, str) else k).fit(x) for k, x in zip(given, rows, strict=True)
+    ]
+    return (kernel(x) for kernel, x in zip(fitted, rows, strict=True))
+
+
+def _matrix(values: ArrayLike) -> NDArray[Any]:
+    try:
+        x = np.asarray(values)
+        if x.dtype.kind == "c":
+            raise TypeError  # only their real parts would be left
+        x = x.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = f"a pilot needs arrays (s,) or (s, d) of finite numbers, got {shown(values)}"
+        raise DataError(msg) from error
+    x = x[:, None] if x.ndim == 1 else x
+    if x.ndim != 2 or not np.isfinite(x).all():
+        got = f"shape {x.shape}" if x.ndim != 2 else "NaN or infinity: leave such rows out"
+        msg = f"a pilot needs arrays (s,) or (s, d) of finite numbers, got {got}"
+        raise DataError(msg)
+    return x
+
+
+def _u_centred_gram(gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A Gram matrix with a diagonal and row sums of 0 (Szekely and Rizzo 2014, definition 2)."""
+    s = len(gram)
+    # The fourth power of 1e70, summed over pairs of rows, is finite.
+    if s < 4 or not np.abs(gram).max() < 1e70:
+        msg = f"a pilot needs 4 rows and kernels below 1e70, got {s} rows: add rows, or rescale"
+        raise DataError(msg)
+    return u_centred(gram)
 
 
 def _check_delta(delta: float, below: float) -> None:

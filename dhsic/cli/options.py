@@ -15,16 +15,29 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import click
 from click.shell_completion import CompletionItem
 
-from dhsic._plugins import load_plugins
-from dhsic._spec import fields_of_method, known_methods, method_of_name, read_method
-from dhsic._validation import check_level, nearest, parse_seconds
-from dhsic.cli.app import FLAGS
-from dhsic.cli.journal import STDERR
+from dhsic._validation import (
+    check_level,
+    fields_of_method,
+    known_methods,
+    load_plugins,
+    method_of_name,
+    nearest,
+    parse_seconds,
+    read_method,
+)
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.registry import ESTIMATORS, NULLS
+from dhsic.estimators.choose import ESTIMATORS, NULLS
 
 Options = dict[str, Any]
+STDERR = "-"
+FLAGS: dict[str, str] = {}  # by the argument, of all commands
+# Where a message has both, options stand before arguments in brackets.
+_CALLED = re.compile(
+    r" \((?:numeric|categorical|thousands|decimal|delimiter)=[^()]*\)"
+    r"|(?: \(|, in Python by )dhsic\.\w+\([^()]*\)\)?"
+    r"|\b([a-z_]+)=(?:\[?'([^']*)'\]?|True\b|(?=[ ,:;]|$))"
+)
 _ARRAY = "[NAME=]ARRAY"
 _LIKE: Final = "dhsic.independence_test"
 _CLAUSE = re.compile(r"(?<=\w)[.:;](?=\s|$)")
@@ -370,3 +383,14 @@ def choices_of(hint: Any) -> list[str]:
     """The words that an annotation lists."""
     parts = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
     return [word for part in parts for word in get_args(part)]
+
+
+def in_shell(text: str) -> str:
+    """Write arguments of Python in a message as options: missing='drop' as --missing drop."""
+
+    def option(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return ""
+        return f"{FLAGS[found[1]]} {found[2] or ''}".rstrip() if found[1] in FLAGS else found[0]
+
+    return _CALLED.sub(option, text)

@@ -1,4 +1,4 @@
-"""Mean embeddings at landmarks: what they are, how they are computed, and their files."""
+"""Mean embeddings of samples at landmarks, how they are computed, and their files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import RunArguments, RunOptions, check_kernel, read_kernel, takes_run
-from dhsic._files import check_regular, parse_json
+from dhsic._files import check_regular, parse_json, written_whole
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import generator
 from dhsic._validation import (
@@ -26,17 +26,15 @@ from dhsic._validation import (
     named_arguments,
     shown,
 )
-from dhsic._whole import written_whole
-from dhsic.engine.blocks import kinds_of
+from dhsic.engine.passes import Footprint, Pass, RowBlock, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations, plan_of
 from dhsic.estimators.choose import first_that_fits, powers_below, telling
-from dhsic.io.chunks import inventory_of
-from dhsic.io.open import check_metadata, open_samples
+from dhsic.io.open import open_samples
+from dhsic.io.stored import check_metadata, inventory_of
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.variables import Variable
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
@@ -54,7 +52,7 @@ from dhsic.landmarks import (
 )
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
 from dhsic.results import BarResult, PassSummary, kernel_text
-from dhsic.statistics.tiles import ROW_TILE, Tiling, column_sums
+from dhsic.statistics.gram import ROW_TILE, Tiling, column_sums
 
 Vector = NDArray[np.float64]
 

@@ -1,24 +1,33 @@
-"""Chunks of a stored array: where they lie, which are there, and what decoding them takes."""
+"""Stored arrays: opened by path or URL, their chunks, and how their values are meant.
+
+Attributes by which values are packed, or marked as missing, are those of the conventions for
+climate and forecasts, sections 2.5.1 and 8.1 of https://cfconventions.org, as netCDF, GDAL and
+xarray write them.
+"""
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
-from typing import Any
+from functools import partial
+from itertools import chain, product
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dhsic.engine.inventory import Inventory, Stamp
-from dhsic.errors import DataError
-from dhsic.io.libraries import is_zarr
-from dhsic.io.marks import marks_of
-from dhsic.io.urls import failure_of, storage_error
-
-METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+from dhsic._files import check_regular
+from dhsic._validation import shown
+from dhsic.engine.passes import check_exact, is_exact
+from dhsic.engine.session import Inventory, Stamp
+from dhsic.errors import DataError, DhsicError
+from dhsic.io.urls import METADATA, failure_of, is_url, storage_error
 
 # Times the decoded bytes that a chunk takes at most while it is decoded, as measured with zarr 3.1
 # and numcodecs 0.16: once as it is stored, and gzip and lzma collect pieces, join and copy them.
@@ -36,6 +45,85 @@ _CHECKSUM_BYTES = 4
 
 Stamps = Mapping[str, Stamp]
 ChunkPlace = tuple[int, ...]
+
+_FILLS = "_FillValue", "missing_value"
+_COUNTS = {"valid_range": 2, "valid_min": 1, "valid_max": 1, "scale_factor": 1, "add_offset": 1}
+_NO_TIME = -(2**63)  # of times that are stored as whole numbers
+_ROUNDED = 0.4  # steps of packed values, which were rounded to whole ones, as their limits were
+
+
+# --- arrays and groups by path or URL
+
+
+def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = False) -> Any:
+    """Open a zarr array or group at a path or URL; `fills` as of `dhsic.io.storage.remote_store`.
+
+    Raises
+    ------
+    DataError
+        There is none.
+    """
+    import zarr  # slow to import, and arrays in memory do without
+
+    opener = zarr.open_array if kind == "array" else zarr.open_group
+    if not is_url(path):
+        check_metadata(path)
+        # A disk lists the arrays, and consolidated metadata may be older than they are.
+        opener = opener if kind == "array" else partial(opener, use_consolidated=False)
+        return opened_array(opener, path, kind, None)
+    from dhsic.io.storage import remote_store  # by zarr
+
+    store = remote_store(path, fills=fills)
+    try:
+        # Format by format, since a store may refuse to say that the names of the other are absent.
+        return opened_array(opener, store, kind, 3)
+    except DataError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        return opened_array(opener, store, kind, 2)
+
+
+def opened_array(opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None) -> Any:
+    """Open an array or a group of zarr for reading, whose errors are told in words."""
+    try:
+        return opener(place, mode="r", zarr_format=zarr_format)
+    except DhsicError:
+        raise
+    except Exception as error:
+        if isinstance(place, str) and os.path.isfile(place):
+            msg = (
+                f"{place!r} is no zarr {kind}, and its name is not that of a table: give a CSV "
+                "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python by pandas"
+            )
+            raise DataError(msg) from error
+        # A folder that is none of Parquet by its own names; all of a disk would take long to list.
+        below = Path(place) if isinstance(place, str) and os.path.isdir(place) else None
+        if below and any(chain(below.glob("*/*.parquet"), below.glob("*/*/*.parquet"))):
+            msg = f"{place!r} is a folder of Parquet files: end its name in .parquet"
+            raise DataError(msg) from error
+        url = url_of(place)
+        what = f"{url or str(place)!r} is not a readable zarr {kind}"
+        if url and failure_of(error).answered and not isinstance(error, FileNotFoundError):
+            raise storage_error(what, error, url) from None
+        msg = f"{what} ({type(error).__name__}): check the path"
+        raise DataError(msg) from error
+
+
+def check_metadata(folder: str | os.PathLike[str]) -> None:
+    """Refuse a group or an array on a disk whose metadata are a pipe, for which zarr would wait.
+
+    Raises
+    ------
+    DataError
+        They are.
+    """
+    for path in (os.path.join(folder, name) for name in METADATA):
+        try:
+            if os.path.exists(path):
+                check_regular(path)
+        except OSError as error:
+            msg = f"{path!r} cannot be read ({error.strerror}): take an intact copy of the data"
+            raise DataError(msg) from error
 
 
 def url_of(place: Any) -> str | None:
@@ -367,3 +455,173 @@ def piece_shape(array: Any) -> tuple[int, ...]:
     shards: tuple[int, ...] | None = array.shards
     size = math.prod(shards or ()) * np.dtype(array.dtype).itemsize
     return shards if shards and size <= _LARGEST_SHARD else tuple(array.chunks)
+
+
+# --- values that are marked as missing, and packed ones
+
+
+class Marks(NamedTuple):
+    """How the stored values of an array are to be read, as float64."""
+
+    said: str
+    """The attributes, and what they hold."""
+    packed: str
+    """Type of the stored values, which may be labelled as of the other sign."""
+    fills: tuple[float, ...]
+    """Stored values that are missing."""
+    scale: float
+    offset: float
+    limits: tuple[float, float]
+    """Unpacked values below and beyond are missing."""
+
+    def decoded(self, block: NDArray[Any], name: str) -> NDArray[np.float64]:
+        """Stored values of a variable as they are meant, NaN where one is missing.
+
+        Raises
+        ------
+        DataError
+            Integers would lose digits as floats.
+        """
+        values = unmasked(block)
+        values = values.astype(self.packed, copy=False) if values.dtype.kind in "iu" else values
+        with np.errstate(over="ignore"):  # of numbers beyond a narrow type of floats
+            marked = [values == fill for fill in self.fills]
+        decoded: NDArray[np.float64] = values * np.float64(self.scale)
+        decoded += self.offset
+        marked += [decoded < self.limits[0], decoded > self.limits[1]]
+        gaps = np.logical_or.reduce(marked)
+        if not is_exact(values):
+            check_exact(f"variable {name!r}", values[~gaps])
+        decoded[gaps] = np.nan
+        return decoded
+
+
+def marks_of(array: Any, name: str) -> Marks | None:
+    """Read from the attributes of an array how its values are meant.
+
+    Parameters
+    ----------
+    array : array-like
+        With `dtype`, and `attrs` that are a mapping; what has none says nothing. Attributes by
+        which values are unpacked already are its `encoding`, as of xarray.
+    name : str
+        Name of the variable.
+
+    Returns
+    -------
+    Marks or None
+        None where they say nothing: values are as stored, and NaN alone is missing.
+
+    Raises
+    ------
+    DataError
+        An attribute holds something else than the numbers that it should.
+    """
+    attributes = getattr(array, "attrs", None)
+    if not isinstance(array.dtype, np.dtype):
+        return None  # of pandas, which marks missing values by itself
+    packed = array.dtype
+    if not isinstance(attributes, Mapping) or packed.kind not in "iufb":
+        return None
+    applied = getattr(array, "encoding", {})
+    found = _found(attributes, name)
+    # In format 2 of zarr, xarray keeps the mark of missing values in the place of the fill value.
+    format_2 = getattr(getattr(array, "metadata", None), "zarr_format", 3) == 2
+    if format_2 and "_ARRAY_DIMENSIONS" in attributes and array.fill_value is not None:
+        found.setdefault("_FillValue", [array.fill_value.item()])
+    if packed == np.int64 and "units" in attributes:
+        found["units"] = [_NO_TIME]
+    fills = [v for key in (*_FILLS, "units") for v in found.get(key, ()) if v == v]
+    low, high = found.get("valid_range", (-math.inf, math.inf))
+    limits = [*found.get("valid_min", [low]), *found.get("valid_max", [high])]
+    whole = np.dtype(applied.get("dtype", packed)).kind in "iu"
+    if packed.kind == "i" and str(attributes.get("_Unsigned")).lower() == "true":
+        packed, size = np.dtype(f"u{packed.itemsize}"), 2 ** (8 * packed.itemsize)
+        fills, limits = ([v % size if abs(v) < size else v for v in x] for x in (fills, limits))
+    scale, offset = _packing({**_found(applied, name), **found})
+    # Limits that are floats beside packed integers are of what is unpacked, as in netCDF.
+    if not (whole and any(isinstance(v, float) and math.isfinite(v) for v in limits)):
+        limits = sorted(v * scale + offset for v in limits)
+    margin = _ROUNDED * abs(scale) if whole else 0.0
+    said = ", ".join(f"{key} {' and '.join(map(str, v))}" for key, v in found.items())
+    ends = limits[0] - margin, limits[1] + margin
+    marks = Marks(said, packed.str, tuple(fills), *_packing(found), ends)
+    nothing = (np.dtype(array.dtype).str, (), 1, 0, (-math.inf, math.inf))
+    return None if marks[1:] == nothing else marks
+
+
+def unmasked(x: Any) -> NDArray[Any]:
+    """An array without a mask: NaN in the place of masked numbers, None in that of others.
+
+    One of sparse rows has its zeros.
+    """
+    if hasattr(x, "todense"):  # of SciPy, and of the library sparse
+        x = np.asarray(x.todense())
+    # Records, which are refused, have masks of several fields.
+    if getattr(x.dtype, "names", None) or not np.ma.is_masked(x):
+        return np.asarray(x)
+    check_exact("masked data", x.compressed())
+    numbers = x.dtype.kind in "biuf"
+    dtype = x.dtype if x.dtype.kind == "f" else np.float64 if numbers else object
+    values = np.ma.getdata(x).astype(dtype)
+    values[np.ma.getmaskarray(x)] = np.nan if numbers else None
+    return values
+
+
+def _found(attributes: Mapping[str, Any], name: str) -> dict[str, list[float]]:
+    """The numbers of the attributes that are there."""
+    there = (key for key in (*_FILLS, *_COUNTS) if attributes.get(key) is not None)
+    return {key: _numbers(key, attributes[key], name) for key in there}
+
+
+def _numbers(key: str, value: Any, name: str) -> list[float]:
+    try:
+        numbers = list(map(_number, np.ravel(value).tolist()))
+    except (TypeError, ValueError):
+        numbers = []
+    count = 0 if key == "scale_factor" and numbers == [0] else _COUNTS.get(key, len(numbers))
+    if not numbers or len(numbers) != count or not (key in _FILLS or np.isfinite(numbers).all()):
+        what = f"{_COUNTS.get(key, 'only')} finite number(s), a scale other than 0"
+        where = f"attribute {key!r} of variable {name!r}"
+        msg = f"{where} must hold {what}, got {shown(value)}: correct or remove it"
+        raise DataError(msg)
+    return numbers
+
+
+def _number(value: Any) -> float:
+    """A number, or its text; xarray writes those of floats in format 3 of zarr by their bytes."""
+    if isinstance(value, int | float):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return float(np.frombuffer(base64.b64decode(value, validate=True), "<f8").item())
+
+
+def _packing(found: Mapping[str, list[float]]) -> tuple[float, float]:
+    return found.get("scale_factor", [1])[0], found.get("add_offset", [0])[0]
+
+
+# --- objects of libraries that need not be installed
+
+
+def is_of(x: Any, module: str, *classes: str) -> bool:
+    """Whether x is of a class of a library that need not be installed."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(x, tuple(getattr(loaded, cls, ()) for cls in classes))
+
+
+def is_zarr(x: Any) -> bool:
+    """Whether x is an array of zarr, which is slow to import."""
+    return is_of(x, "zarr", "Array")
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether x is a sparse matrix of SciPy."""
+    return is_of(x, "scipy.sparse", "sparray", "spmatrix")
+
+
+def holds_columns(x: Any) -> bool:
+    """Whether x has columns by their names; a sparse matrix of SciPy may be a dictionary too."""
+    named = isinstance(x, Mapping) and not is_sparse(x)
+    return named or is_of(x, "xarray", "Dataset")

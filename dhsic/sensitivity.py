@@ -16,29 +16,34 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Unpack, ca
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, takes_run
-from dhsic._fields import result_fields
+from dhsic._arguments import (
+    Kernels,
+    RunArguments,
+    RunOptions,
+    choose_measure,
+    result_fields,
+    takes_run,
+)
 from dhsic._validation import check_choice, check_integer, nearest, shown
-from dhsic.engine.blocks import kinds_of
 from dhsic.engine.graph import LazyRows
+from dhsic.engine.passes import Footprint, Pass, RowBlock, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, EstimatorName, NystromMHSIC
 from dhsic.estimators.choose import planned
 from dhsic.estimators.features import Form
-from dhsic.estimators.nystrom_m import LandmarkBasis
+from dhsic.estimators.pointwise import LandmarkBasis
 from dhsic.features import FourierFeatures
-from dhsic.io.missing import Missing
+from dhsic.io.variables import Missing
 from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.report import Findings, Pictures
 from dhsic.results import TRANSIENT, DependenceEstimate, Result
-from dhsic.statistics.tiles import ROW_TILE, Tiling
+from dhsic.statistics.gram import ROW_TILE, Tiling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
