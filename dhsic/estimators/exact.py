@@ -887,28 +887,37 @@ def _later_terms(points: PlanePoints, ranks: Ranks) -> float:
     """
     total = 0.0
     for bit in reversed(range((len(ranks) - 1).bit_length())):
-        # Points come in groups of 2 half ranks, of which the last may lack some.
         half = 1 << bit
-        has = (ranks & half).astype(bool)
-        without, having = np.flatnonzero(~has), np.flatnonzero(has)
-        low, high = points[without], points[having]
-        sums = np.zeros(len(low) + 1, np.complex128)
-        np.cumsum(low, out=sums[1:])
-        number = np.arange(len(high))
-        before = having - number  # points without the bit; `first` are those of earlier groups
-        first = number & -half
-        terms = (before - first) * high
-        terms -= sums[before]
-        terms += sums[first]
-        total += float((high @ terms).imag)
+        terms, low, high = _split_by_bit(points, ranks, half)
+        total += terms
         # Halves that fit the cache are sorted further in place; larger ones are taken one after
         # another.
         if len(ranks) > _IN_CACHE:
-            total += _later_terms(low, ranks[without])
-            return total + _later_terms(high, ranks[having])
-        points = _alternate(low, high, half)
-        ranks = _alternate(ranks[without], ranks[having], half)
+            return total + _later_terms(*low) + _later_terms(*high)
+        points, ranks = (_alternate(a, b, half) for a, b in zip(low, high, strict=True))
     return total
+
+
+def _split_by_bit(
+    points: PlanePoints, ranks: Ranks, half: int
+) -> tuple[float, tuple[PlanePoints, Ranks], tuple[PlanePoints, Ranks]]:
+    """The terms of one bit of the ranks, and the points without and with it.
+
+    Points come in groups of 2 half ranks, of which the last may lack some. What takes memory here
+    is freed before the halves are sorted further.
+    """
+    bit = (ranks & half).astype(bool)
+    without, having = np.flatnonzero(~bit), np.flatnonzero(bit)
+    low, high = points[without], points[having]
+    sums = np.zeros(len(low) + 1, np.complex128)
+    np.cumsum(low, out=sums[1:])
+    number = np.arange(len(high))
+    before = having - number  # points without the bit; `first` are those of earlier groups
+    first = number & -half
+    terms = (before - first) * high
+    terms -= sums[before]
+    terms += sums[first]
+    return float((high @ terms).imag), (low, ranks[without]), (high, ranks[having])
 
 
 def _alternate(low: NDArray[Any], high: NDArray[Any], half: int) -> NDArray[Any]:
