@@ -933,9 +933,10 @@ def tie_tolerance(statistics: Any, errors: Any) -> Vector:
     """
     # Without a tolerance p-values of 82 to 100 % of discrete data sets were too small.
     # Errors are of the norm, the root of T; squared they would be many times too wide at small T.
-    roots = np.sqrt(np.maximum(np.asarray(statistics, np.float64), 0.0))
-    least = np.maximum(roots - 2.0 * np.asarray(errors, np.float64), 0.0)
-    tolerance: Vector = roots**2 - least**2
+    sizes = np.maximum(np.asarray(statistics, np.float64), 0.0)
+    least = np.maximum(np.sqrt(sizes) - 2.0 * np.asarray(errors, np.float64), 0.0)
+    # From T itself: the square of its root may be less, and then a replicate of 0 was no tie.
+    tolerance: Vector = sizes - np.minimum(least**2, sizes)
     return tolerance
 
 

@@ -13,6 +13,7 @@ import pytest
 import dhsic
 from dhsic import Permutation, Shifts
 from dhsic.errors import DataError, DependentRowsWarning
+from dhsic.statistics.orbit import tie_tolerance
 from tests.estimators.cases import gaussian
 from tests.estimators.orbit import FEWEST, Moves, landmark_rows, left_over
 
@@ -167,6 +168,13 @@ def test_ties__are_all_where_every_cell_has_its_share(case, null, precision):
         precision=precision,
     )  # fmt: skip
     assert found.pvalue == 1.0
+
+
+def test_ties__of_a_statistic_that_is_rounding_reach_down_to_0():
+    """The square of a root may be less than the number, and a replicate may be 0."""
+    statistics = 1e-14 * np.random.default_rng(0).random(100)
+    assert (statistics - tie_tolerance(statistics, 1.0) == 0.0).all()
+    assert (tie_tolerance(statistics, 0.0) <= 1e-15 * statistics).all()
 
 
 def test_ties__are_all_where_nothing_varies():
