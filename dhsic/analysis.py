@@ -74,8 +74,6 @@ class CovarianceSpectrum(BarResult):
     1.6666666666666665
     """
 
-    _tabular: ClassVar[bool] = True
-
     eigenvalues: Vector
     supremum: float
 
@@ -212,6 +210,8 @@ class DependenceLaw(BarResult):
     >>> round(law.standard_error(10_000, block_rows=5), 5)
     0.00141
     """
+
+    _tabular: ClassVar[bool] = False
 
     squared_hsic: float
     variance: float
@@ -380,6 +380,8 @@ class EmbeddingBound(BarResult):
     True
     """
 
+    _tabular: ClassVar[bool] = False
+
     rows: float
     landmarks: float
     dimension: float
@@ -404,8 +406,6 @@ class EmbeddingBound(BarResult):
 
 class _EmbeddingBounds(BarResult):
     """What bounds by those of several embeddings have in common."""
-
-    _tabular: ClassVar[bool] = True
 
     def _parts(self) -> dict[str, EmbeddingBound]:
         raise NotImplementedError
@@ -532,6 +532,8 @@ class VStatisticBound(BarResult):
     >>> bound.total == bound.squared / 0.2
     True
     """
+
+    _tabular: ClassVar[bool] = False
 
     joint: float
     product: float

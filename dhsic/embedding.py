@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, Unpack, get_args
+from typing import Any, NamedTuple, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,8 @@ from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations, plan_of
 from dhsic.estimators.choose import first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
-from dhsic.io.stored import inventory_of, open_stored
 from dhsic.io.urls import is_url, redacted
-from dhsic.io.variables import Variable
+from dhsic.io.variables import Variable, inventory_of, open_stored
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
     Pool,
@@ -194,8 +193,6 @@ class MeanEmbedding(BarResult):
     >>> both.n, both.integrate(lambda z: z[:, 0]).round(1)
     (6000, np.float64(0.5))
     """
-
-    _tabular: ClassVar[bool] = True
 
     kernel: Kernel
     landmarks: Vector

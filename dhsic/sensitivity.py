@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,8 +117,6 @@ class SensitivityMap(Result):
     >>> found.maps["x"].shape, found.samples.shape
     ((200, 3), (200,))
     """
-
-    _tabular: ClassVar[bool] = True
 
     of: Of
     value: float
@@ -524,7 +522,7 @@ def sensitivity_map(
         features={session.names[m]: part for m, part in zip(varied, parts, strict=True)},
         measured=DependenceEstimate(**result_fields(session, chosen, choice, measured.estimate)),
         # The map is as large as the data: it is computed when it is asked for, block by block.
-        rows=session.lazy(written, session.plan(written)),
+        rows=session.lazy(written),
     )
 
 

@@ -86,13 +86,13 @@ from dhsic.nulls import (
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
 from dhsic.statistics.orbit import Pair, Replicated, measure, replicate_steps
+from dhsic.statistics.outer import MomentsPass
 from dhsic.statistics.pointwise import (
     LimitLaws,
     PointMoments,
     Pointwise,
     Tuples,
     means_of,
-    term_moments,
 )
 
 Matrix = NDArray[Any]
@@ -784,8 +784,8 @@ class NFSIC(Estimator):
         kernels, dims = combinations.guessed(session.dims).kernels, session.dims
         m = range(len(kernels))
         tuples = Tuples.unseen(kernels, m, dims, count, _pairs(len(kernels)), session.dtype)
-        steps.append(rest.plan(term_moments(rest.n, tuples, _PASS)))
-        steps.append(DriverStep("solve", 64 * count * (tuples.n_values + count)))
+        steps.append(rest.plan(MomentsPass(tuples, rest.n, name=_PASS)))
+        steps.append(DriverStep("solve", 64 * count * (tuples.n_features + count)))
         tested = Pointwise(tuples.part([0]), (squared_norms,))
         replicated = tested if isinstance(null, Resampling) else None
         return Guess(steps, replicated, session=rest)
@@ -843,7 +843,7 @@ class NFSIC(Estimator):
             tuple(pilots),
             session.dtype,
         )
-        terms = term_moments(rest.n, tuples, _PASS)
+        terms = MomentsPass(tuples, rest.n, name=_PASS)
         (joint, _), *each = terms.of(rest.reduce(terms))
         session.step("solve")
         n = rest.n

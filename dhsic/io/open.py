@@ -20,8 +20,28 @@ from dhsic._validation import check_flag, named_arguments, nearest, shown
 from dhsic.engine.passes import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.stored import (
+from dhsic.io.tables import (
+    as_frame,
+    check_type,
+    check_whole,
+    encode_matrix,
+    frame_source,
+    index_of_pandas,
+    is_table,
+    list_of_columns,
+    names_of_columns,
+    open_table_variables,
+    rare_labels_taken,
+    side_by_side,
+    table_index,
+    unknown_column,
+)
+from dhsic.io.variables import (
+    ColumnChoice,
+    Labels,
+    Variable,
     check_metadata,
+    check_missing,
     holds_columns,
     is_of,
     is_sparse,
@@ -31,24 +51,8 @@ from dhsic.io.stored import (
     opened_array,
     piece_shape,
     unmasked,
+    without_missing,
 )
-from dhsic.io.tables import (
-    as_frame,
-    check_type,
-    check_whole,
-    encode_matrix,
-    frame_source,
-    index_of_pandas,
-    is_table,
-    joined,
-    list_of_columns,
-    names_of_columns,
-    open_table_variables,
-    rare_labels_taken,
-    table_index,
-    unknown_column,
-)
-from dhsic.io.variables import ColumnChoice, Labels, Variable, check_missing, without_missing
 
 _KNOWN = (
     "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
@@ -153,7 +157,8 @@ def open_labelled_data(
     try:
         chosen, names = _chosen(variables, names, data, every=True)
         # A table of Arrow has the labels of its rows in a column beside those that are named.
-        opened = open_variables(chosen, names, [table_index(data), *told.values()])
+        index = [] if data is None else [table_index(data)]
+        opened = open_variables(chosen, names, [*index, *told.values()])
     except DataError as error:
         if data is None and any(isinstance(variable, str) for variable in variables):
             msg = f"{error}; to choose columns by name, pass the table too, as data=table"
@@ -527,8 +532,7 @@ def open_one(x: Any, name: str) -> Variable:
     x = unmasked(x.astype(object) if boolean else x)
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
-    values, kinds, categories = encode_matrix(x, f"variable {name!r}")
-    return _checked(Variable(name, values, kinds=kinds, categories=categories))
+    return _checked(encode_matrix(x, name))
 
 
 def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
@@ -552,15 +556,7 @@ def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
     for one in _aligned(arrays, "columns of one variable"):
         d = one.shape[1]
         labels += [one.name] if d == 1 else [f"{one.name}[{j}]" for j in one.labels or range(d)]
-    return Variable(
-        name,
-        joined([array.read(0, array.shape[0]) for array in arrays], f"variable {name!r}"),
-        kinds=tuple(kind for array in arrays for kind in kinds_of(array)),
-        labels=tuple(labels),
-        categories=tuple(
-            c for array in arrays for c in array.categories or (None,) * array.shape[1]
-        ),
-    )
+    return side_by_side(name, arrays, tuple(labels))
 
 
 def _in_memory(x: Any, name: str) -> NDArray[Any]:
@@ -619,37 +615,16 @@ def _labelled(x: Any, name: str) -> Variable:
 
 def _dask_frame(x: Any, name: str) -> Variable:
     """A Dask data frame or a column of one; known categories become codes."""
-    from pandas.api import types
-
-    def as_floats(part: Any) -> Any:
-        # Integers that lose digits so are refused.
-        check_exact(f"variable {name!r}", *(part[label].dropna().to_numpy() for label in part))
-        return part.astype(np.float64)
-
     # A series has no columns to assign codes to.
     frame = x.to_frame(name if x.name is None else x.name) if x.ndim == 1 else x
     names = names_of_columns(frame.columns)
     frame = frame.rename(columns=dict(zip(frame.columns, names, strict=True)))
-    kinds: dict[str, ValueKind] = {}
-    for label in frame.columns:
-        column = frame[label]
-        if isinstance(column.dtype, types.CategoricalDtype) and column.cat.known:
-            kinds[label] = "category"
-        elif types.is_bool_dtype(column.dtype):
-            kinds[label] = "boolean"
-        elif types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype):
-            kinds[label] = "number"
-        else:
-            msg = (
-                f"column {label!r} of variable {name!r} must hold numbers or known categories, got "
-                f"{column.dtype}: call .astype('category').cat.as_known() on labels"
-            )
-            raise DataError(msg)
+    kinds = {column: _dask_kind(frame[column], column, name) for column in frame.columns}
     codes = {c: frame[c].cat.codes for c, kind in kinds.items() if kind == "category"}
     frame = frame.assign(**{c: code.where(code >= 0) for c, code in codes.items()})  # else missing
     # Columns of several types would become objects.
     if len(set(map(str, frame.dtypes))) > 1 or hasattr(frame.dtypes.iloc[0], "na_value"):
-        frame = frame.map_partitions(as_floats)
+        frame = frame.map_partitions(_as_floats, name)
     labels = None if x.ndim == 1 and x.name is None else tuple(kinds)
     # A frame of Dask does not know its rows until they are counted: of the partitions that the
     # array will have, since Dask joins small ones of Parquet where columns are chosen.
@@ -657,6 +632,28 @@ def _dask_frame(x: Any, name: str) -> Variable:
     (lengths,) = compute_graphs(frame.map_partitions(len))
     source = _graph(frame.to_dask_array(lengths=tuple(lengths), optimize=False), name)
     return replace(source, kinds=tuple(kinds.values()), labels=labels)
+
+
+def _as_floats(part: Any, name: str) -> Any:
+    """A partition of a frame, of floats; integers that lose digits so are refused."""
+    check_exact(f"variable {name!r}", *(part[column].dropna().to_numpy() for column in part))
+    return part.astype(np.float64)
+
+
+def _dask_kind(column: Any, label: Any, name: str) -> ValueKind:
+    from pandas.api import types
+
+    if isinstance(column.dtype, types.CategoricalDtype) and column.cat.known:
+        return "category"
+    if types.is_bool_dtype(column.dtype):
+        return "boolean"
+    if types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype):
+        return "number"
+    msg = (
+        f"column {label!r} of variable {name!r} must hold numbers or known categories, got "
+        f"{column.dtype}: call .astype('category').cat.as_known() on labels"
+    )
+    raise DataError(msg)
 
 
 def _graph(x: Any, name: str) -> Variable:
@@ -842,25 +839,7 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]
     array = match["array"].strip()
     label = array if match["columns"] is None else f"{array}[{match['columns'].strip()}]"
     name = (match["name"] or label).strip()
-    if match["columns"] is None or match["columns"].strip() == ":":
-        return name, array, None
-    # Columns behind the colon that stands for all rows, as NumPy has it.
-    rows, comma, columns = match["columns"].partition(",")
-    columns = re.sub(r"^\[(.*)\]$", r"\1", columns.strip())
-    parts = [part.strip() for part in columns.split(",")]
-    if rows.strip() != ":" or not comma or not all(parts):
-        msg = (
-            "columns are written behind the rows, as [:, 0:10], [:, 0,2,5] or by name, got "
-            f"[{match['columns']}] in {text!r}: write [:, "
-            f"{match['columns'].strip(' :,') or 0}] if these are columns"
-        )
-        raise InvalidArgumentError(msg)
-    if len(parts) == 1 and _SLICE.fullmatch(parts[0]):
-        ends = (int(part) if part.strip() else None for part in parts[0].split(":"))
-        return name, array, slice(*ends)
-    # Numbers are places; a column whose name is a number is reached by its place alone.
-    places = re.compile(r"[-+]?\d+")
-    return name, array, [int(part) if places.fullmatch(part) else part for part in parts]
+    return name, array, _parse_columns(match["columns"], text)
 
 
 def _chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) -> tuple[int, ...]:
@@ -882,6 +861,25 @@ def _chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) 
         msg = f"variable {variable!r} must choose {what}; got {chosen}"
         raise InvalidArgumentError(msg)
     return columns
+
+
+def _parse_columns(text: str | None, variable: str) -> slice | list[int | str] | None:
+    """Columns behind the colon that stands for all rows, as NumPy has it."""
+    if text is None or text.strip() == ":":
+        return None
+    rows, comma, columns = text.partition(",")
+    columns = re.sub(r"^\[(.*)\]$", r"\1", columns.strip())
+    parts = [part.strip() for part in columns.split(",")]
+    if rows.strip() != ":" or not comma or not all(parts):
+        msg = (
+            "columns are written behind the rows, as [:, 0:10], [:, 0,2,5] or by name, got "
+            f"[{text}] in {variable!r}: write [:, {text.strip(' :,') or 0}] if these are columns"
+        )
+        raise InvalidArgumentError(msg)
+    if len(parts) == 1 and _SLICE.fullmatch(parts[0]):
+        return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
+    # Numbers are places; a column whose name is a number is reached by its place alone.
+    return [int(part) if re.fullmatch(r"[-+]?\d+", part) else part for part in parts]
 
 
 # --- names and columns
@@ -991,20 +989,21 @@ def coded_alike(samples: Sequence[Variable]) -> list[Variable]:
         None if columns[0] is None else tuple(dict.fromkeys(chain.from_iterable(columns)))
         for columns in zip(*filter(None, known), strict=True)
     ]
-    recoded = []
-    for sample in samples:
-        # Floats, since missing labels are NaN among the codes.
-        values = sample.read(0, sample.shape[0])
-        check_exact(f"variable {sample.name!r}", values)
-        values = values.astype(np.float64)
-        for j, (here, labels) in enumerate(zip(sample.categories or (), joint, strict=True)):
-            if here is not None and labels is not None:
-                places = {label: code for code, label in enumerate(labels)}
-                # NaN stands behind the codes, for missing values.
-                codes = np.array([*(places[label] for label in here), np.nan])
-                values[:, j] = codes[np.nan_to_num(values[:, j], nan=len(here)).astype(np.intp)]
-        recoded.append(replace(sample, array=values, columns=None, categories=tuple(joint)))
-    return recoded
+    return [_recoded(sample, joint) for sample in samples]
+
+
+def _recoded(source: Variable, joint: Sequence[Labels]) -> Variable:
+    # Floats, since missing labels are NaN among the codes.
+    values = source.read(0, source.shape[0])
+    check_exact(f"variable {source.name!r}", values)
+    values = values.astype(np.float64)
+    for j, (here, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
+        if here is not None and labels is not None:
+            places = {label: code for code, label in enumerate(labels)}
+            # NaN stands behind the codes, for missing values.
+            codes = np.array([*(places[label] for label in here), np.nan])
+            values[:, j] = codes[np.nan_to_num(values[:, j], nan=len(here)).astype(np.intp)]
+    return replace(source, array=values, columns=None, categories=tuple(joint))
 
 
 # --- rows that belong together

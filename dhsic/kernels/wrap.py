@@ -147,8 +147,11 @@ class OnColumns(OfKernel):
         own, scaled = sample[:, self.at], self
         if self.scaled and self.scales is None:
             spread = _complete(own).std(axis=0)
-            # A constant column stays as it is, where it would be divided by 0.
-            scaled = replace(self, scales=tuple(np.where(spread > 0.0, spread, 1.0).tolist()))
+            # Codes of categories stay as they are, and a constant column, where it would be divided
+            # by 0.
+            compared = np.isin(range(len(self.at)), [*self.kernel.measured(len(self.at))])
+            scales = np.where(compared & (spread > 0.0), spread, 1.0)
+            scaled = replace(self, scales=tuple(scales.tolist()))
         try:
             return scaled._of([self.kernel.fit(scaled._seen(own))])
         except DataError as error:
