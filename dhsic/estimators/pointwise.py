@@ -344,11 +344,11 @@ class LandmarkBasis:
         own = []
         for c, (_, means, squares) in enumerate(found.told):
             kernel, z = self.combinations.kernels_of(c)[0], self.points(c)[0]
-            own.append(own_hsic(kernel, z, means[0], squares[0], self.tolerance))
+            own.append(_own_hsic(kernel, z, means[0], squares[0], self.tolerance))
             # The target has landmarks that any feature keeps.
             target[:, self.kept[c]] = means[1], squares[1]
         z, kernel = self.landmarks[1], self.combinations.kernels[-1]
-        of_target = own_hsic(kernel, z, target[0], target[1], self.tolerance)
+        of_target = _own_hsic(kernel, z, target[0], target[1], self.tolerance)
         return np.column_stack([own, np.full(len(own), of_target)])
 
 
@@ -395,7 +395,7 @@ def squared_hsic(
     return float(joint.squared_norm(u[joint.kept])) + max(0.0, outside)
 
 
-def own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, tolerance: float) -> float:
+def _own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, tolerance: float) -> float:
     """Squared HSIC of a variable with itself, by the means of k and of k^2 at landmarks.
 
     The pair (x, x) has the landmark tuples (z_j, z_j), so that its product kernel is k^2 and its
