@@ -704,7 +704,20 @@ def load_embedding(path: str | Path) -> MeanEmbedding:
     """
     path = check_path("path", path)
     try:
-        arrays, told = _read_file(path) if path.endswith(".npz") else _read_group(path)
+        if path.endswith(".npz"):
+            check_regular(path)
+            # A pickle could run code of whoever wrote it.
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
+            told = parse_json(str(arrays[_ATTRIBUTES]))
+        else:
+            group = open_stored(path, "group")
+            told, stored = dict(group.attrs), dict(group.arrays())
+            inventories = (inventory_of(array, name) for name, array in stored.items())
+            # An absent chunk would read as zeros.
+            if any(found is not None and found.absent for found in inventories):
+                raise ValueError
+            arrays = {name: array[:] for name, array in stored.items()}
         landmarks, indices, digits = (arrays[name] for name in ("landmarks", "indices", "digits"))
         # A file may be of another version, or damaged: lengths must agree before sums are read.
         lengths = digits.shape == (_LIMBS, len(landmarks)) and len(indices) == len(landmarks)
@@ -744,26 +757,6 @@ def _write_group(path: str, arrays: Any, told: Any, *, overwrite: bool) -> None:
     except Exception as error:
         msg = f"cannot write a zarr group at {redacted(path)} ({type(error).__name__}: {error})"
         raise DataError(msg) from error
-
-
-def _read_file(path: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    check_regular(path)
-    # A pickle could run code of whoever wrote it.
-    with np.load(path, allow_pickle=False) as file:
-        arrays = dict(file)
-    return arrays, parse_json(str(arrays[_ATTRIBUTES]))
-
-
-def _read_group(path: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    group = open_stored(path, "group")
-    found = dict(group.arrays())
-    for name, array in found.items():
-        inventory = inventory_of(array, name)
-        # An absent chunk would read as zeros.
-        if inventory is not None and inventory.absent:
-            msg = f"chunks of {name!r} are absent"
-            raise ValueError(msg)
-    return {name: array[:] for name, array in found.items()}, dict(group.attrs)
 
 
 @named_arguments

@@ -659,15 +659,14 @@ class LandmarkForm:
         return _unseen(session, kernels, self.estimator.most_landmarks(session), wrt)
 
     def measure(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> Measured:
-        # T leaves out a term of the marginals, which the estimate has and which has derivatives.
-        whole = self.of == "statistic"
         basis, moments, value, estimate = self.estimator.fit(session, kernels, self.of)
         session.step("coefficients")
         # v = K_J^-1 u, and P_m, the products of the other means.
         v, others = basis.factor(0).solve(moments.u), _products_but_one(moments.means)
         # Derivatives in sums over the rows, which are those in the means over n.
         joint, marginal = 2.0 * v, -2.0 * v * others
-        if not whole:
+        # T leaves out a term of the marginals, which the estimate has and which has derivatives.
+        if self.of == "estimate":
             joint, marginal = joint / session.n, marginal / session.n
             marginal += _outside(basis, moments.means, others) / session.n
         tiling = Tiling.prepare(basis.combinations.kernels, basis.landmarks, session.dtype)

@@ -104,15 +104,17 @@ class Kernel(ABC):
             Kernel of the same class, with every parameter set.
         """
         sample = as_sample(sample)
+        changed: dict[str, Any] = {}
         # Tiles of distances expand |x - z|^2 into norms. About the median these are small, so that
         # float32 keeps digits of the difference. A kernel that is fitted already stays as it is.
-        fitted = self
         if self.origin is None:
-            fitted = replace(self, origin=tuple(np.median(sample, axis=0).tolist()))
-        return fitted._with_scale(fitted._scale_of(sample)) if fitted._unset else fitted
+            changed["origin"] = tuple(np.median(sample, axis=0).tolist())
+        if self._unset:
+            changed[self.scale_name] = self._scale_of(sample)
+        return replace(self, **changed) if changed else self
 
     def _scale_of(self, sample: Vector) -> float:
-        """The scale by the median heuristic."""
+        """The scale by the median heuristic, about the origin or the median of the sample."""
         return median_distance(sample) ** self.power
 
     def _with_scale(self, value: float) -> Self:
@@ -1033,6 +1035,8 @@ class Polynomial(Kernel):
 
     def _scale_of(self, sample: Vector) -> float:
         centred = self._centred(sample)
+        if self.origin is None:
+            centred = centred - np.median(sample, axis=0)
         # A typical inner product is then about 1, in any units.
         return 1.0 / median_or_mean(np.einsum("ij,ij->i", centred, centred))
 
@@ -1478,14 +1482,19 @@ def median_distance(
             "the same: drop the variable, or give the kernel's bandwidth"
         )
         raise DataError(msg)
-    if sample.shape[1] == 1:
-        sample = np.sort(sample, axis=0)
-        # On a line the order of the numbers bounds the median, without most of the distances: of
-        # 1,000 numbers it takes .4 ms, and all pairs 11.
-        median = _median_on_line(sample[:, 0]) if len(sample) >= _FEWEST_ON_LINE else None
-        if median is not None:
-            return median
-    return median_or_mean(scipy.spatial.distance.pdist(sample, metric))
+    if sample.shape[1] > 1:
+        return median_or_mean(scipy.spatial.distance.pdist(sample, metric))
+    return _median_distance_on_line(np.sort(sample[:, 0]).tobytes())
+
+
+@lru_cache(maxsize=16)
+def _median_distance_on_line(ascending: bytes) -> float:
+    """That of ascending numbers; ranks of so many numbers without ties are often the same."""
+    # On a line the order of the numbers bounds the median, without most of the distances: of 1,000
+    # numbers it takes .4 ms, and all pairs 11.
+    x = np.frombuffer(ascending)
+    median = _median_on_line(x) if len(x) >= _FEWEST_ON_LINE else None
+    return median_or_mean(scipy.spatial.distance.pdist(x[:, None])) if median is None else median
 
 
 def median_or_mean(sizes: Vector) -> float:

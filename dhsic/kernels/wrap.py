@@ -748,12 +748,9 @@ def _heights(of_values: bytes, scale: Scale) -> tuple[Indices, Vector, tuple[flo
     return places, heights, tuple(heights.tolist())
 
 
-Form: TypeAlias = tuple[Callable[..., Kernel], tuple[str, ...]]
-
-
 _CLASSES = (Gaussian, Laplacian, InverseMultiquadric, RationalQuadratic, Linear, Polynomial)
 # What makes a kernel of a name, and its parameters after colons; every kernel stands here once.
-FORMS: dict[str, Form] = {
+FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {
     **{cls.name: (cls, cls.parameters()) for cls in (*_CLASSES, Distance, Delta, AndersonDarling)},
     **{f"matern{2 * nu:.0f}2": (partial(Matern, nu=nu), ("length",)) for nu in (0.5, 1.5, 2.5)},
 }
