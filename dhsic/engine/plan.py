@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, update_wrapper
 from inspect import signature, unwrap
 from time import perf_counter
-from typing import Any, ClassVar, Final, Literal, ParamSpec
+from typing import Any, Final, Literal, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -260,8 +260,6 @@ class Plan(BarResult):
     (True, ['shifts'])
     """
 
-    _tabular: ClassVar[bool] = True
-
     n: int
     variables: tuple[str, ...]
     n_landmarks: int | None
@@ -304,7 +302,7 @@ class Plan(BarResult):
             self.peak_driver_bytes,
         )
 
-    @property
+    @cached_property
     def peak_driver_bytes(self) -> int:
         """Predicted peak bytes of this process, without the data that its user holds."""
         peak, held = self.closing_bytes, 0
@@ -318,7 +316,7 @@ class Plan(BarResult):
             peak += _OF_SCHEDULER + _OF_TASK * tasks
         return self.baseline_bytes + self.kept_bytes + peak
 
-    @property
+    @cached_property
     def peak_worker_bytes(self) -> int:
         """Predicted peak bytes of one worker process, or of this process with threads."""
         if self.runtime.client is None:

@@ -131,6 +131,8 @@ class Quadratic(Estimator):
     """Squared HSIC has this factor in the measure, which may have divisors besides."""
     divided: ClassVar[bool] = False
     """Whether HSIC of either variable with itself divides the measure."""
+    sorting: ClassVar[bool] = False
+    """Whether two single columns are sorted, in O(n log n)."""
 
     def parts(self, sums: GramSums) -> Parts:
         """What an estimate of one combination is made of: of two variables U-statistics."""
@@ -152,12 +154,15 @@ class Quadratic(Estimator):
         tell: Tell,
     ) -> Statistic[Any]:
         """The statistic of kernels that are fitted; a limit law needs the diagonal."""
+        unbiased = self.unbiased and isinstance(null, Resampling)
+        if self._sorts(session, combinations, null):
+            return SortedStatistic(unbiased, self.factor, tell)
         return GramStatistic(
             combinations,
             tuple(samples),
             session.dims,
             session.dtype,
-            unbiased=self.unbiased and isinstance(null, Resampling),
+            unbiased=unbiased,
             # What a null takes of matrices that are held.
             limit=_LIMITS.get(type(null)),
             factor=self.factor,
@@ -198,8 +203,10 @@ class Quadratic(Estimator):
         if session.deletion is None:
             return super().plan(session, combinations, null)
         self._check(session, combinations, null)
-        steps = [fitting_step(session), self.deleting_step(session, combinations)]
-        return plan_of(session, steps, self.remedy)
+        sums = DeletedSums.step(session, combinations)
+        if self._sorts(session, combinations, None):
+            sums = DriverStep("sums of distances", 8 * 20 * session.n)
+        return plan_of(session, [fitting_step(session), sums], self.remedy)
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling | None
@@ -208,7 +215,11 @@ class Quadratic(Estimator):
         if session.deletion is None:
             return super().test_grid(session, combinations, null)
         fitted, _ = fit_combinations_on_sample(session, combinations)
-        blocks = self.deleted_sums(session, fitted)
+        blocks: DeletedSums | SortedSums = (
+            SortedSums.of(session)
+            if self._sorts(session, fitted, None)
+            else DeletedSums.of(session, fitted)
+        )
         whole, none = GramFound(blocks.without(None), np.zeros(0)), np.zeros(len(fitted))
         told = self.tell(whole, ranked=combinations.features)
         each = map(blocks.without, (None, *range(session.deletion.blocks)))
@@ -229,15 +240,15 @@ class Quadratic(Estimator):
             np.array([own for _, own in told]),
         )
 
-    def deleted_sums(
-        self, session: Session, combinations: Combinations
-    ) -> DeletedSums | SortedSums:
-        """Sums of all rows but those of a block."""
-        return DeletedSums.of(session, combinations)
+    def _sorts(self, session: Session, combinations: Combinations, null: Null | None) -> bool:
+        """Whether one column each, plain distances and the null allow sorting, if the class does.
 
-    def deleting_step(self, session: Session, combinations: Combinations) -> DriverStep:
-        """The bytes of `deleted_sums`."""
-        return DeletedSums.step(session, combinations)
+        Sorting gives the sums of the distances themselves, and of no power of them.
+        """
+        plain = [k for k in combinations.kernels if isinstance(k, Distance) and k.exponent == 1.0]
+        all_rows = isinstance(null, Permutation) and null.within != "groups"
+        allowed = self.sorting and (null is None or isinstance(null, Gamma) or all_rows)
+        return allowed and session.dims == (1, 1) and len(combinations.kernels) == len(plain) == 2
 
     def tell(self, found: GramFound, *, ranked: bool = False) -> list[tuple[float, Vector]]:
         """The multiple of squared HSIC by every combination, and HSIC of variables with themselves.
@@ -505,6 +516,7 @@ class _DistanceStatistic(Quadratic):
     name: ClassVar[str]
     takes_one_kernel: ClassVar[bool] = True
     needs_numbers: ClassVar[bool] = True
+    sorting: ClassVar[bool] = True
     measures: ClassVar[str]
     exponent: float = 1.0
     unbiased: bool = False
@@ -549,45 +561,9 @@ class _DistanceStatistic(Quadratic):
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts, or permutations of all rows of many single columns, by sorting."""
-        if session.n > _SORTED_ROWS and self._fast(session, None):
+        if session.n > _SORTED_ROWS and session.dims == (1, 1) and self.exponent == 1.0:
             return Permutation(n_resamples, within="all"), "exact; n log n for single columns"
         return super().choose_null(session, n_resamples)
-
-    def statistic(
-        self,
-        session: Session,
-        combinations: Combinations,
-        samples: Sequence[Vector],
-        null: Null | None,
-        tell: Tell,
-    ) -> Statistic[Any]:
-        """In O(n log n) for single columns, else that of all pairs of rows."""
-        kernels = {k.exponent for k in combinations.kernels if isinstance(k, Distance)}
-        # Sorting gives the sums of the distances themselves, and of no power of them.
-        if len(combinations) == 1 and kernels == {1.0} and self._fast(session, null):
-            unbiased = self.unbiased and isinstance(null, Resampling)
-            return SortedStatistic(unbiased, self.factor, tell)
-        return super().statistic(session, combinations, samples, null, tell)
-
-    def deleted_sums(
-        self, session: Session, combinations: Combinations
-    ) -> DeletedSums | SortedSums:
-        """In O(n log n) a block for single columns."""
-        if self._fast(session, None):
-            return SortedSums.of(session)
-        return super().deleted_sums(session, combinations)
-
-    def deleting_step(self, session: Session, combinations: Combinations) -> DriverStep:
-        """The bytes of `deleted_sums`."""
-        if self._fast(session, None):
-            return DriverStep("sums of distances", 8 * 20 * session.n)
-        return super().deleting_step(session, combinations)
-
-    def _fast(self, session: Session, null: Null | None) -> bool:
-        """Whether one column each, exponent 1 and the null allow the fast way."""
-        columns = session.dims == (1, 1) and self.exponent == 1.0
-        all_rows = isinstance(null, Permutation) and null.within != "groups"
-        return columns and (null is None or isinstance(null, Gamma) or all_rows)
 
 
 def _half(values: Matrix) -> Vector:
@@ -1058,8 +1034,10 @@ class BlockHSIC(Estimator):
         detail = "; ".join(filter(None, (detail, note)))
         # The standard error of a mean over independent blocks: Zhang et al. (2018), (16).
         error = math.sqrt(variance / sums.blocks)
-        # The statistic is the mean over its error, and so is its rounding.
-        rounding = sums.rounding(b, session.dtype) / error
+        # The statistic is the mean over its error, and so is its rounding, from independent errors
+        # of every entry.
+        size = sums.sizes / sums.blocks
+        rounding = rounding_unit(session.dtype) * size / (b * math.sqrt(sums.blocks)) / error
         return Outcome(sums.mean / error, StudentT(df), estimate, detail, rounding)
 
     def _pass(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> BlockPass:
@@ -1141,11 +1119,6 @@ class BlockSums(NamedTuple):
         left = self.squares - self.values * self.mean
         deviations = left if left > _ROUNDING * self.squares else 0.0
         return deviations / (self.blocks - 1), self.blocks - 1
-
-    def rounding(self, block_rows: int, dtype: np.dtype[Any]) -> float:
-        """Rounding error of the mean, from independent errors of every entry."""
-        size = self.sizes / self.blocks
-        return rounding_unit(dtype) * size / (block_rows * math.sqrt(self.blocks))
 
 
 @dataclass(frozen=True)

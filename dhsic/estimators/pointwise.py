@@ -312,7 +312,8 @@ class LandmarkBasis:
 
     def points(self, c: int) -> tuple[Vector, ...]:
         """The landmarks (r, d_m) of a combination."""
-        return self.combinations.points_of(_kept(self.landmarks, self.kept[c]), c)
+        points = self.combinations.spread(_kept(self.landmarks, self.kept[c]))
+        return tuple(self.combinations.of(points, c))
 
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
@@ -601,7 +602,8 @@ class NystromMHSIC(Estimator):
             # K_J depends on the kernels of a combination, and so does which landmarks span the
             # others.
             kernels, leads = fitted.kernels_of(c), c == reference
-            factor = prune(fitted.points_of(tuple(points), c), kernels, tolerance, leads=leads)
+            rows = fitted.of(fitted.spread(points), c)
+            factor = prune(rows, kernels, tolerance, leads=leads)
             # Ascending, so that the landmarks of a strip are a slice.
             each.append(np.sort(factor.kept))
             if self._held(session, len(fitted)):

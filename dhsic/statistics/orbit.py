@@ -947,21 +947,6 @@ def keeping_replicates(plan: Plan, combinations: Combinations, null: object) -> 
     return replace(plan, kept_bytes=kept, closing_bytes=closing)
 
 
-def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Permutation, str]:
-    """The null that is exact for any data, and why this one.
-
-    Parameters
-    ----------
-    n_variables : int
-        M.
-    n_resamples : int
-        Replicates.
-    """
-    if n_variables == 2:
-        return Shifts(n_resamples), "exact for exchangeable rows"
-    return Permutation(n_resamples), "exact where all variables but one are exchangeable"
-
-
 def orbit_of(
     session: Session,
     null: Shifts | Permutation,
