@@ -104,7 +104,7 @@ from dhsic.statistics.outer import (
     gamma_law,
     independent_rounding,
     moments_steps,
-    own_hsic,
+    sampled_hsic,
     second_moments,
     spectral_law,
     squared_frobenius_norms,
@@ -244,7 +244,7 @@ class OnFeatures(Estimator):
             own = list(map(tuple, sizes[:, 1:].tolist()))
             if not own[0]:
                 # A sample tells how far squared HSIC varies near independence.
-                own = [tuple(own_hsic(drawn.features[k]) for k in fitted.chosen[c])] * len(each)
+                own = [tuple(sampled_hsic(drawn.features[k]) for k in fitted.chosen[c])] * len(each)
             return replace(made, made_of=[Parts(v, v, o) for v, o in zip(each, own, strict=True)])
 
         def own(found: Replicated) -> Vector:

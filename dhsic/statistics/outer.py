@@ -1596,7 +1596,7 @@ def unbiased_hsic(n: int, size: float, means: Sequence[float]) -> float:
     return _of_features(n, size, products, totals) + difference
 
 
-def own_hsic(features: Features) -> float:
+def sampled_hsic(features: Features) -> float:
     """Unbiased squared HSIC of the sample of the features with itself."""
     summed = features.summed((features.values() - features.centre).astype(np.float64))
     n, covariance = len(summed), summed.T @ summed / len(summed)
