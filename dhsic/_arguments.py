@@ -375,18 +375,12 @@ def read_single_kernels(
 
 
 def choose_measure(
-    session: Session,
-    kernels: Any,
-    estimator: str | Estimator,
-    *,
-    unbiased: bool = True,
-    planner: Planner | None = None,
-    runner: Runner | None = None,
+    session: Session, kernels: Any, estimator: str | Estimator, **how: Any
 ) -> tuple[Estimator, str, tuple[Kernel, ...]]:
     """The estimator, why this one, and the kernel that it will fit to each variable.
 
-    "auto" is unbiased of two variables, unless it is to be one that tests are made of. `planner`
-    and `runner` tell what would run, where that is not the estimate alone.
+    How it is chosen is said as to `choose_estimator`: "auto" is unbiased of two variables, unless
+    `unbiased` is false; `planner` and `runner` are of what runs, if not the estimate alone.
 
     Raises
     ------
@@ -395,17 +389,8 @@ def choose_measure(
     """
     asked = read_single_kernels(kernels, len(session.sources), "an estimate")
     named = _estimator_as_given(estimator, session)
-    fitting = _checked(_single(asked, named, session), session)
-    chosen, _, reason = choose_estimator(
-        estimator,
-        session,
-        fitting,
-        None,
-        None,
-        unbiased=unbiased,
-        planner=planner,
-        runner=runner,
-    )
+    fitting = _checked(_single(asked, named, session, Gaussian()), session)
+    chosen, _, reason = choose_estimator(estimator, session, fitting, None, None, **how)
     return chosen, reason, fitting.kernels
 
 
@@ -434,39 +419,32 @@ def _estimator_as_given(
 
 
 def _single(
-    asked: Sequence[Kernel | None],
-    named: Estimator | None,
-    session: Session,
-    smooth: Kernel | None = None,
+    asked: Sequence[Kernel | None], named: Estimator | None, session: Session, smooth: Kernel
 ) -> Combinations:
     """One kernel a variable: what was given, or what suits the values and the estimator."""
-    pairs = zip(asked, session.sources, strict=True)
-    return Combinations.single([_suited(kernel, named, source, smooth) for kernel, source in pairs])
-
-
-def _suited(
-    kernel: Kernel | None, named: Estimator | None, source: Source, smooth: Kernel | None
-) -> Kernel:
-    kinds = kinds_of(source)
-    if named is None:
-        return kernel or by_type(kinds, smooth or Gaussian())
-    usual = named.kernel(kernel)
-    if kernel is not None:
-        return usual
-    # As the estimator says: distances and linear kernels have no meaning for codes.
-    if getattr(named, "needs_numbers", False):
-        if "category" in kinds_of(source):
-            msg = (
-                f"estimator {named.name!r} compares numbers, and variable {source.name!r} "
-                "holds categories: take estimator='auto', or an indicator of each category"
-            )
-            raise InvalidArgumentError(msg)
-        return usual
-    if isinstance(usual, Columns):
-        return by_column(kinds, usual)
-    # Categories have the kernel of equality; the estimator may refuse it.
-    suited = by_type(kinds, usual)
-    return usual if suited == usual else named.kernel(suited)
+    chosen = []
+    for kernel, source in zip(asked, session.sources, strict=True):
+        kinds = kinds_of(source)
+        if named is None:
+            suited = kernel or by_type(kinds, smooth)
+        else:
+            usual = suited = named.kernel(kernel)
+            # As the estimator says: distances and linear kernels have no meaning for codes.
+            needs_numbers = getattr(named, "needs_numbers", False)
+            if kernel is None and needs_numbers and "category" in kinds:
+                msg = (
+                    f"estimator {named.name!r} compares numbers, and variable {source.name!r} "
+                    "holds categories: take estimator='auto', or an indicator of each category"
+                )
+                raise InvalidArgumentError(msg)
+            if kernel is None and not needs_numbers:
+                if isinstance(usual, Columns):
+                    suited = by_column(kinds, usual)
+                # Categories have the kernel of equality; the estimator may refuse it.
+                elif (equal := by_type(kinds, usual)) != usual:
+                    suited = named.kernel(equal)
+        chosen.append(suited)
+    return Combinations.single(chosen)
 
 
 def choose_method(
@@ -501,13 +479,29 @@ def choose_method(
         grid = grid.by_type(kinds, invariant=invariant)
         combinations = grid.combinations(m)
     else:
-        smooth = parse(SMOOTH) if chained else None
+        smooth = parse(SMOOTH) if chained else Gaussian()
         combinations = _single(asked, named, session, smooth)
     checked = _checked(combinations, session)
     if chained:
+        # Tests of two variables, by the estimator that these would have.
         left_open = tries and all(session.finite) and not given
-        options = estimator, null, n_resamples, grid, checked
-        return _choose_chain(session, *options, left_open=left_open)
+        stages = Stages.of(session, None if left_open else checked)
+        asked_null = Chain.name if isinstance(null, str) else null
+        pairs = stages.combinations
+        law, told = find_null(asked_null, named or VHSIC(), session, n_resamples, pairs)
+        assert isinstance(law, Chain)
+        told = told if asked_null == null else told.replace(AS_ASKED, _VARIABLE_BY_VARIABLE)
+        shifts, batch = stages.null(law), stages.session(session)
+        chosen, pairs, reason = choose_estimator(
+            estimator, batch, pairs, shifts, None, reducible=left_open
+        )
+        reference = checked.reference()
+        lengths = checked.of(checked.factors, reference)
+        single = Combinations.single([*map(stretched, checked.kernels_of(reference), lengths)])
+        joint = estimator if named and takes_variables(named, m) else "auto"
+        measure, *_ = choose_estimator(joint, session, single, None, None, unbiased=False)
+        stages = replace(stages, combinations=pairs)
+        return ChainMethod(chosen, reason, pairs, grid, law, told, stages, measure, single.kernels)
     # Kernels that were given are all kept; those that nobody chose may be fewer.
     reducible = not isinstance(asked, Grid)
     chosen, checked, reason = choose_estimator(
@@ -527,37 +521,6 @@ def _takes_chain(session: Session, estimator: str | Estimator, null: str | Null)
     serial = session.moves is not None and session.moves.serial
     left_open = isinstance(estimator, str) and estimator == "auto"
     return len(session.sources) > 2 and (left_open or serial)
-
-
-def _choose_chain(
-    session: Session,
-    estimator: str | Estimator,
-    null: str | Null,
-    n_resamples: int | None,
-    grid: Grid,
-    given: Combinations,
-    *,
-    left_open: bool,
-) -> Method:
-    """A chain of tests of two variables, by the estimator that these would have."""
-    stages = Stages.of(session, None if left_open else given)
-    named = _estimator_as_given(estimator, session, 2)
-    asked = Chain.name if isinstance(null, str) else null
-    pairs = stages.combinations
-    law, told = find_null(asked, named or VHSIC(), session, n_resamples, pairs)
-    assert isinstance(law, Chain)
-    told = told if asked == null else told.replace(AS_ASKED, _VARIABLE_BY_VARIABLE)
-    shifts, batch = stages.null(law), stages.session(session)
-    chosen, pairs, reason = choose_estimator(
-        estimator, batch, pairs, shifts, None, reducible=left_open
-    )
-    reference = given.reference()
-    kernels = map(stretched, given.kernels_of(reference), given.of(given.factors, reference))
-    single = Combinations.single([*kernels])
-    joint = estimator if named and takes_variables(named, len(session.sources)) else "auto"
-    measure, *_ = choose_estimator(joint, session, single, None, None, unbiased=False)
-    stages = replace(stages, combinations=pairs)
-    return ChainMethod(chosen, reason, pairs, grid, law, told, stages, measure, single.kernels)
 
 
 def _candidates(kernel: Any) -> Candidates:
@@ -603,9 +566,6 @@ def read_kernel(kernel: Any) -> Kernel | None:
     got = f"the class: write {kernel.__name__}()" if made else shown(kernel)
     msg = f"kernels must be names or Kernel values, got {got}"
     raise InvalidArgumentError(msg)
-
-
-_SHOWN = 1000
 
 
 def run_batch(
@@ -660,7 +620,7 @@ def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) 
         values, error = distribution.values, monte_carlo_error(p, len(distribution.values))
     else:
         # A law has no replicates: draws from it are shown in their place.
-        values, error = distribution.draws(generator(session.seed, "simulation"), _SHOWN), None
+        values, error = distribution.draws(generator(session.seed, "simulation"), 1000), None
     fields = {"statistic": float(outcome.statistic), "null_distribution": values}
     if outcome.strength is not None:
         # The statistic is that of the strongest combination; the score accounts for the choice.

@@ -37,7 +37,7 @@ _BAR_DELAY_SECONDS = 2.0
 _PAGE_SECONDS = 0.25  # between two changes of a notebook's page
 _WITHIN: ContextVar[bool] = ContextVar("within", default=False)  # a function that shows progress
 _SHOWN = threading.Lock()  # one bar at a time
-_BAR_WIDTH = range(8, 25)
+
 _NOUNS: dict[Unit, tuple[str, str]] = {
     "rows": ("rows", "blocks"),
     "pairs of rows": ("pairs", "pairs of blocks"),
@@ -45,9 +45,6 @@ _NOUNS: dict[Unit, tuple[str, str]] = {
     "variables": ("variables", "ranges"),
     "blocks of pairs": ("blocks", "ranges"),
 }
-
-Clock = Callable[[], float]
-Count = Callable[[], int | None]
 
 
 class Bar:
@@ -59,9 +56,9 @@ class Bar:
         Seconds of any clock.
     """
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.position = Position(began=clock())
-        self.workers: Count = lambda: None
+        self.workers: Callable[[], int | None] = lambda: None
         self.spinner: Any = ""
         self._clock = clock
         self._what = ""
@@ -126,7 +123,7 @@ class Bar:
         line = Table.grid(padding=(0, 1), pad_edge=False)
         for _ in range(4):
             line.add_column(no_wrap=True, overflow="ellipsis")
-        width = min(max(options.max_width // 5, _BAR_WIDTH[0]), _BAR_WIDTH[-1])
+        width = min(max(options.max_width // 5, 8), 24)
         bar = ProgressBar(at.amount, at.done, width, pulse=at.amount is None)
         line.add_row(self.spinner, Text(what), bar, Text(when, style="cyan"))
         yield line
@@ -214,7 +211,11 @@ def _listener(asked: Any) -> Iterator[Listener | None]:
             yield asked
             return
         wanted = asked or (asked is None and not nested)
-        draws = _on_page if _in_notebook() else _on_terminal if is_terminal(sys.stderr) else None
+        loaded = sys.modules.get("IPython")
+        shell = None if loaded is None else loaded.get_ipython()
+        # IPython in a terminal has a shell without a kernel, and no page to draw on.
+        draws = _on_page if getattr(shell, "kernel", None) else None
+        draws = draws or (_on_terminal if is_terminal(sys.stderr) else None)
         # Two bars would write over each other: threads that test at once share the terminal.
         if draws is None or not wanted or not _SHOWN.acquire(blocking=False):
             yield _tell if asked and draws is None else None
@@ -226,13 +227,6 @@ def _listener(asked: Any) -> Iterator[Listener | None]:
             _SHOWN.release()
     finally:
         _WITHIN.reset(token)
-
-
-def _in_notebook() -> bool:
-    loaded = sys.modules.get("IPython")
-    shell = None if loaded is None else loaded.get_ipython()
-    # IPython in a terminal has a shell without a kernel, and no page to draw on.
-    return getattr(shell, "kernel", None) is not None
 
 
 @contextmanager

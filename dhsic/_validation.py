@@ -62,8 +62,8 @@ _ELSEWHERE = {
     "n_landmarks": ("landmarks", "n_components", "m"),
 }
 
+# What makes values of the texts of an argument.
 READERS: dict[str, Callable[[Any], Any]] = {}
-"""What makes values of the texts of an argument."""
 _VARIABLES = ("x", "y", "z", "X", "Y", "Z", "a", "b", "variables")
 
 
@@ -205,9 +205,6 @@ def parse_seconds(value: Any) -> float:
     return seconds
 
 
-_SHOWN = 80
-
-
 def shown(value: object) -> str:
     """Describe a value for a message: its text where that fits a line.
 
@@ -217,7 +214,7 @@ def shown(value: object) -> str:
     ("'nystrom'", 'an ndarray of shape (60, 2)')
     """
     text = repr(value)
-    if len(text) <= _SHOWN and "\n" not in text and not isinstance(value, np.ndarray):
+    if len(text) <= 80 and "\n" not in text and not isinstance(value, np.ndarray):
         return text
     kind, shape = type(value).__name__, getattr(value, "shape", None)
     article = "an" if kind[0] in "aeiouAEIOU" or kind == "ndarray" else "a"
@@ -293,9 +290,14 @@ def read_method(argument: str, given: Any) -> Any:
     >>> read_method("estimator", "nystrom-m:n_landmarks=8sqrt,pairing=joint").pairing
     'joint'
     """
-    if not isinstance(given, str) or ":" not in given:
+    if not isinstance(given, str) or given == "auto":
         return given
-    name, _, text = given.partition(":")
+    name, colon, text = given.partition(":")
+    if name.strip() not in known_methods(argument):
+        # A name that is not known may be one of a plugin: these are loaded only now.
+        load_plugins()
+    if not colon:
+        return given
     maker = method_of_name(argument, name.strip())
     return maker(**read_fields(text, fields_of_method(maker), f"{argument} {name.strip()}"))
 
@@ -308,10 +310,8 @@ def method_of_name(argument: str, name: str) -> Maker:
     InvalidArgumentError
         The name is unknown.
     """
-    if name not in known_methods(argument):
-        # A name that is not known may be one of a plugin: these are loaded only now.
-        load_plugins()
     known = known_methods(argument)
+
     return known[check_choice(argument, name, list(known))]
 
 
@@ -431,10 +431,9 @@ _CURVES = ("RocCurve", "PrecisionRecallCurve", "roc_curve", "precision_recall_cu
 
 _DISPLAYS = "take sklearn.metrics of the true directions and the scores"
 
-_RATES = "rates of machines were removed: a plan times a block of the data"
 
 REMOVED: Final[dict[str, str]] = {
-    "--calibrate": _RATES,
+    "--calibrate": "rates of machines were removed: a plan times a block of the data",
     "cause conditional": "it is called dhsic cause residuals",
     "--group": "write --column-group NAME=COLUMNS",
     **dict.fromkeys(("row_groups", "--row-groups"), "rows that belong together are groups"),

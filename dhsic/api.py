@@ -461,6 +461,8 @@ class DependenceDifference(RunFields):
     (True, True)
     """
 
+    _tabular: ClassVar[bool] = False
+
     names: tuple[str, ...]
     estimator: str
     estimates: tuple[float, float]
@@ -672,7 +674,6 @@ LagEstimator = Literal["auto", "v-hsic", "nystrom-hsic"]
 Vector = NDArray[np.float64]
 
 _LEVEL = 0.05
-_LARGEST = 4  # rows for one of the largest lag: of a lag l, l of n pairs of rows are none
 _PIECE = 2**14  # rows at least
 _TIMES = 64  # the largest lag, or the least L, of a piece
 
@@ -728,8 +729,6 @@ class LagScan(RunFields):
     >>> scan.lags[int(scan.cka.argmax())], scan.dependent()
     (2, (2,))
     """
-
-    _tabular: ClassVar[bool] = True
 
     lags: tuple[int, ...]
     statistics: Vector
@@ -1057,7 +1056,7 @@ def _scanned(
 
 def _read_lags(lags: Any, rows: int) -> tuple[int, ...]:
     """Lags that were given one by one, or the largest of them."""
-    most = rows // _LARGEST
+    most = rows // 4  # of a lag l, l of n pairs of rows are none
     listed: Any = lags if isinstance(lags, Sequence | np.ndarray) else ()
     if _is_whole(lags):
         listed = range(-lags, lags + 1)

@@ -20,8 +20,8 @@ from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.estimators.choose import NULLS, Counted
-from dhsic.io.stored import is_of, is_sparse
 from dhsic.io.tables import unknown_column
+from dhsic.io.variables import is_of, is_sparse
 from dhsic.nulls import Control, Shifts, TimeOrder
 from dhsic.ranking import ColumnRanking, rank_features, select_features
 from dhsic.results import IndependenceTestResult
@@ -35,7 +35,6 @@ __all__ = [
     "dependence_score",
 ]
 
-_FEWEST_ROWS = 20
 _MANY_TIMES = 5  # the rows of a first test, where it saves more than it costs
 _FIRST_SHARE = 0.01
 _SURE = 1e-6
@@ -102,7 +101,7 @@ class PValue:
 
     def __post_init__(self) -> None:
         if self.first_rows is not None:
-            check_integer("first_rows", self.first_rows, minimum=_FEWEST_ROWS)
+            check_integer("first_rows", self.first_rows, minimum=20)
 
     def __call__(self, x: Any, y: Any, z: Any = None) -> float:
         """Return the p-value of the hypothesis that x and y are independent given z.
@@ -150,7 +149,9 @@ class PValue:
     def _has_law(self, given: Sequence[Any]) -> bool:
         """Whether p-values may be as small as a first test needs."""
         if given:  # of categories a test moves rows within strata
-            return self.conditional.get("method") != "strata" and any(map(_holds_numbers, given))
+            types = (x.dtypes if hasattr(x, "columns") else [x.dtype] for x in given)
+            numbers = any(one.kind in "iuf" for of_one in types for one in of_one)
+            return self.conditional.get("method") != "strata" and numbers
         null = self.marginal.get("null", "auto")
         # "auto" is a null of replicates but for few estimators.
         kind = NULLS.get(null, Shifts) if isinstance(null, str) else type(null)
@@ -175,12 +176,6 @@ class PValue:
 
 def _in_memory(x: Any) -> bool:
     return isinstance(x, np.ndarray) or is_of(x, "pandas", "DataFrame", "Series")
-
-
-def _holds_numbers(x: Any) -> bool:
-    """Whether a column of an array, or of a table of pandas, is of numbers."""
-    types = x.dtypes if hasattr(x, "columns") else [x.dtype]
-    return any(one.kind in "iuf" for one in types)
 
 
 def _take(x: Any, rows: Any) -> Any:
@@ -460,7 +455,6 @@ except ImportError:
 
 SelectorMethod = Literal["pvalue", "cka", "hsic", "forward", "backward", "lasso"]
 Matrix64 = NDArray[np.float64]
-_RANKS = ("pvalue", "cka", "hsic")
 
 
 def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[Matrix64, Matrix64]:
@@ -499,10 +493,7 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     >>> int(scores.argmax()), bool(pvalues[1] <= 0.01)
     (1, True)
     """
-    ranking = rank_features(X, _dense(y), rng=rng, progress=False, **options)
-    return _standardised_ranking(ranking), np.array(
-        [feature.pvalue for feature in ranking.features]
-    )
+    return _scores_and_pvalues(rank_features(X, _dense(y), rng=rng, progress=False, **options))
 
 
 class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
@@ -626,51 +617,39 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         }
         if self.estimator is not None:
             options["estimator"] = self.estimator
-        count = self._count(self.n_features_in_, ranks=method in _RANKS)
-        find = self._rank if method in _RANKS else self._select
-        # As they were given: arrays of scikit-learn have no categories, masks or labels of rows.
-        find(X, _dense(y), count, options)
-        return self
-
-    def _count(self, d: int, *, ranks: bool) -> int | None:
-        """Features to select; None where a level says how many."""
-        if self.alpha is not None:
-            if self.n_features_to_select is None and ranks:
-                return None
+        d, ranks = self.n_features_in_, method in ("pvalue", "cka", "hsic")
+        if self.alpha is not None and (self.n_features_to_select is not None or not ranks):
             msg = (
                 "alpha needs a method that ranks, and no n_features_to_select, got "
                 f"method={self.method!r}, n_features_to_select={self.n_features_to_select!r}: "
                 "drop one of them"
             )
             raise InvalidArgumentError(msg)
-        if self.n_features_to_select is None:
-            # Half of the features, as `RFE` of scikit-learn takes.
-            return max(1, d // 2)
-        count = check_integer("n_features_to_select", self.n_features_to_select, minimum=1)
+        # Half of the features, as `RFE` of scikit-learn takes.
+        usual = max(1, d // 2) if self.n_features_to_select is None else self.n_features_to_select
+        count = check_integer("n_features_to_select", usual, minimum=1)
         if count > d:
             msg = f"n_features_to_select must be at most the {d} features, got {count}: take fewer"
             raise InvalidArgumentError(msg)
-        return count
-
-    def _rank(self, x: Any, y: Any, count: int | None, options: dict[str, Any]) -> None:
-        ranking = rank_features(x, y, by=self.method, **options)
-        self.scores_ = _standardised_ranking(ranking)
-        self.pvalues_ = np.array([column.pvalue for column in ranking.features])
-        if self.alpha is not None:
-            chosen = set(ranking.rejected(self.alpha, self.control))
-        else:
+        # As they were given: arrays of scikit-learn have no categories, masks or labels of rows.
+        dense = _dense(y)
+        if ranks:
+            ranking = rank_features(X, dense, by=self.method, **options)
+            self.scores_, self.pvalues_ = _scores_and_pvalues(ranking)
             chosen = {column.name for column in ranking.ranked()[:count]}
-        self.support_ = np.array([column.name in chosen for column in ranking.features])
-
-    def _select(self, x: Any, y: Any, count: int | None, options: dict[str, Any]) -> None:
-        assert count is not None
-        selection = select_features(x, y, count, method=self.method, **options)
-        columns = [column for (column,) in selection.columns]
-        # Features that were not chosen have no score: NaN, since 0 is one that features can have.
-        self.scores_ = np.full(self.n_features_in_, np.nan)
-        self.__dict__.pop("pvalues_", None)  # of a fit before, by another method
-        self.scores_[columns] = selection.scores
-        self.support_ = np.isin(np.arange(self.n_features_in_), columns)
+            if self.alpha is not None:
+                chosen = set(ranking.rejected(self.alpha, self.control))
+            self.support_ = np.array([column.name in chosen for column in ranking.features])
+        else:
+            selection = select_features(X, dense, count, method=self.method, **options)
+            columns = [column for (column,) in selection.columns]
+            # Features that were not chosen have no score: NaN, since 0 is one that features can
+            # have.
+            self.scores_ = np.full(d, np.nan)
+            self.__dict__.pop("pvalues_", None)  # of a fit before, by another method
+            self.scores_[columns] = selection.scores
+            self.support_ = np.isin(np.arange(d), columns)
+        return self
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         from sklearn.utils.validation import check_is_fitted
@@ -685,10 +664,10 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _standardised_ranking(ranking: ColumnRanking) -> Matrix64:
+def _scores_and_pvalues(ranking: ColumnRanking) -> tuple[Matrix64, Matrix64]:
     # Constant features stand out from no replicates, and 0 would be above half of noise.
-    features = ranking.features
-    return np.array([np.nan if one.constant else one.standardised for one in features])
+    scores = [np.nan if one.constant else one.standardised for one in ranking.features]
+    return np.array(scores), np.array([one.pvalue for one in ranking.features])
 
 
 def _dense(y: Any) -> Any:

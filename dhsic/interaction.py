@@ -138,8 +138,8 @@ class InteractionTestResult(IndependenceTestResult):
 
 Vector = NDArray[np.float64]
 
+# The variables a and b that stay together, and the one s that is independent of both.
 FACTORISATIONS: Final = ((1, 2, 0), (0, 2, 1), (0, 1, 2))
-"""The variables a and b that stay together, and the one s that is independent of both."""
 
 QUANTITY = "squared interaction"
 _PAIRS = tuple(Pair((a, b), s) for a, b, s in FACTORISATIONS)

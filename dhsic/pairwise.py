@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import scipy
@@ -92,10 +92,9 @@ _LEVEL = 0.05
 _RESAMPLES_OF_PAIR = 40  # which leave 0.025 for the smallest p-value by Holm
 _LAWS = 512  # mixtures at a time, of up to 40 kB each
 _WRITTEN = 2**18  # pairs at a time
+# Arrays of the zarr group of a matrix, with their columns; and those of intervals.
 PAIR_COLUMNS = dict.fromkeys(("x", "y", "estimate", "cka", "p_value", "p_adjusted"), 1)
-"""Arrays of the zarr group of a matrix, with their columns."""
 INTERVAL_COLUMNS = dict.fromkeys(("conf_low", "conf_high", "cka_low", "cka_high"), 1)
-"""The same of intervals, where they were asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -143,8 +142,6 @@ class DependenceMatrix(RunFields):
     >>> np.unravel_index(found.cka.argmin(), (3, 3))  # the pair that depends least
     (np.int64(0), np.int64(1))
     """
-
-    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     own_hsic: Vector
@@ -492,15 +489,20 @@ def dependence_matrix(
     session = run.open(variables, names, data, missing, rows, pairwise=True)
     # Pairs are tested; kernels are chosen as by what takes several variables.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
-    law, reason = _chosen_null(session, fitting, null, n_resamples)
-    of_products = isinstance(law, Martingale)
+    if not isinstance(null, PairNull):
+        check_choice("null", null, ("auto", Shifts.name, Spectral.name, Martingale.name))
+    by_products = Martingale.name in (null, getattr(null, "name", ""))
+    estimator: Estimator = VHSIC() if by_products else NystromHSIC()
+    # That of a pair, an exact one where it is left open.
+    pair = Combinations.pairs(fitting[:2])
+    law, reason = find_null(null, estimator, session, n_resamples, pair)
+    assert isinstance(law, PairNull)
     # Of many variables the combinations of all pairs would not fit the memory.
-    combinations = (Combinations.single if of_products else Combinations.pairs)(fitting)
-    steps, tested = (_plan_of_products, _tested_by_products) if of_products else (_plan, _tested)
-    planner, runner = partial(steps, null=law), partial(tested, null=law)
-    estimator, choice = VHSIC(), AS_ASKED  # type: Estimator, str
+    combinations = (Combinations.single if by_products else Combinations.pairs)(fitting)
+    steps, tested = (_plan_of_products, _tested_by_products) if by_products else (_plan, _tested)
+    planner, runner, choice = partial(steps, null=law), partial(tested, null=law), AS_ASKED
     for name, given in (("n_landmarks", n_landmarks), ("confidence", confidence)):
-        if of_products and given is not None:
+        if by_products and given is not None:
             msg = (
                 f"{name} must be left out with null 'martingale', which compares all pairs of rows,"
                 f" got {shown(given)}: leave it out, or take null 'shifts' or 'spectral'"
@@ -508,7 +510,7 @@ def dependence_matrix(
             raise InvalidArgumentError(msg)
     if n_landmarks is not None:
         estimator = NystromHSIC(n_landmarks)
-    elif not of_products:
+    elif not by_products:
         estimator, _, choice = choose_pairs(session, combinations, planner, runner)
     kept, of = session, {"computes": "dependence matrix"}  # type: Session, dict[str, Any]
     if confidence is not None:
@@ -548,20 +550,6 @@ def plan_matrix() -> None:
     >>> dhsic.plan_matrix(*np.random.default_rng(0).standard_normal((4, 500))).n
     500
     """
-
-
-def _chosen_null(
-    session: Session, kernels: Sequence[Kernel], null: Any, n_resamples: int | None
-) -> tuple[PairNull, str]:
-    """The null distribution of a pair, and why: an exact one where it is left open."""
-    if not isinstance(null, PairNull):
-        check_choice("null", null, ("auto", Shifts.name, Spectral.name, Martingale.name))
-    by_products = Martingale.name in (null, getattr(null, "name", ""))
-    estimator = VHSIC() if by_products else NystromHSIC()
-    pair = Combinations.pairs(kernels[:2])
-    chosen, reason = find_null(null, estimator, session, n_resamples, pair)
-    assert isinstance(chosen, PairNull)
-    return chosen, reason
 
 
 def _statistics(
@@ -669,7 +657,10 @@ def _tested(
             ps[numbers] = pvalues(observed, drawn_for, session.dtype, rounding)
             if session.moves is not None:
                 chance[numbers] = drawn_for.mean(axis=0) / session.n
-        detail = "; ".join(filter(None, (orbit.detail, _directions_text(drawn.features))))
+        # How many directions replicates are made of, where not of all features.
+        counts = [one.n_summed for one in drawn.features if one.matrix is not None]
+        made_of = f"{min(counts):,} to {max(counts):,} principal features" if counts else ""
+        detail = "; ".join(filter(None, (orbit.detail, made_of)))
     summary = replace(drawn.landmarks, kept=tuple(one.n_features for one in whole))
     kernels = combinations.kernels
     return ends | _fields_of(session, kernels, own, hsic, chance, (own_ps, ps), summary, detail)
@@ -780,12 +771,6 @@ def _products(values: Vector, dtype: DTypeLike = np.float64) -> Sizes:
         start, stop = stop, stop + m - 1 - i
         np.multiply(values[i], values[i + 1 :], out=products[start:stop], casting="same_kind")
     return products
-
-
-def _directions_text(features: Sequence[Features]) -> str:
-    """How many directions replicates are made of, where not of all features."""
-    counts = [one.n_summed for one in features if one.matrix is not None]
-    return f"{min(counts):,} to {max(counts):,} principal features" if counts else ""
 
 
 def _spectral_pvalues(

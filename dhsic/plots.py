@@ -39,37 +39,17 @@ ParentLists = Sequence[Sequence[int]]
 # Okabe and Ito's colours, which colour-blind people tell apart.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#D55E00"
-PURPLE: Final = "#CC79A7"
 GREY: Final = "0.72"
 
-_BAR_NAME: Final = 34  # characters beside a bar
-_MOST_BINS = 60
-_NARROW = 0.02
-MOST_BARS = 40
 _HEADROOM = 1.45  # of the bars, so that the legend stands above them and the lines
 _FAR = 2.0  # widths of the null distribution beyond which the axis is logarithmic
-_BAR_INCHES, _MARGIN_INCHES = 0.21, 1.4  # inches
-_STYLES = ((BLUE, "o"), (ORANGE, "s"), (PURPLE, "^"), ("#009E73", "D"), ("0.35", "v"))
-_LINE_NAME = 44
-_TICKS = 6
-_LEAST_SPAN, _FEW_DECADES = 4.0, 1e3
-_CELL, _CELL_MARGIN = 0.27, 2.4  # inches
-_WRITTEN = 12  # variables up to which cells have room for a number
-_CELL_NAME = 26
-_DARK = 0.55  # colours of smaller values are dark
-_MOST_ROWS = 1000
-_LINE, _GRID = 400, 120
+_STYLES = ((BLUE, "o"), (ORANGE, "s"), ("#CC79A7", "^"), ("#009E73", "D"), ("0.35", "v"))
+_LEAST_SPAN = 4.0
+_CELL_MARGIN = 2.4  # inches
 _TAIL = 0.005
 _AXIS_NAME = 40
-_REACH = 0.09  # of the axes, which a long arrow takes
-_LONG = 0.95  # quantile of the lengths that counts as long
-_NODE_NAME, _SHORT_NAME = 22, 12  # characters beside a node, of few nodes and of many
 _FEW_NODES = 5
-_LETTERS = {2: 22, 3: 14, 4: 8}  # characters of a name in the label of a bar, by the nodes
-_BESIDE = 4.6  # inches of the graph
 _CIRCLE = 13.0  # points, the diameter of a node
-_ROOM = 0.16  # of the radius, between a node and its name
-_SMALL = 1e-3
 _CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
@@ -108,7 +88,7 @@ def draw_bars(
     quantity: str,
     parts: Sequence[tuple[NDArray[np.bool_], str, str | None]] = (),
     *,
-    most: int = MOST_BARS,
+    most: int = 40,
 ) -> Axes:
     """Draw the first bars one below another, in their order.
 
@@ -122,7 +102,7 @@ def draw_bars(
         if len(places):
             shown = [lengths[k] for k in places]
             axes.barh(places, shown, color=colour, height=0.72, label=label)
-    axes.set_yticks(range(count), [shortened(name, _BAR_NAME) for name in names[:count]])
+    axes.set_yticks(range(count), [shortened(name, 34) for name in names[:count]])
     axes.tick_params(axis="y", labelsize=9, length=0)
     axes.set_ylim(max(count, 1) - 0.4, -0.6)
     which = f", {'the largest ' if parts else ''}{count} of {len(names):,}"
@@ -142,7 +122,7 @@ def draw_intervals(axes: Axes, ends: Vector) -> None:
 
 def bars_size(count: int) -> tuple[float, float]:
     """Inches of so many bars, one below another."""
-    return 7.2, _MARGIN_INCHES + _BAR_INCHES * max(5, count)
+    return 7.2, 1.4 + 0.21 * max(5, count)
 
 
 def legend_above(axes: Axes, **options: Any) -> None:
@@ -393,9 +373,9 @@ def _edges(values: Vector, statistic: float) -> Vector:
     """Edges of the bars; of one narrow bar where all values are equal."""
     if len(values) and np.ptp(values) == 0.0:
         value = float(values[0])
-        half = _NARROW * (abs(statistic - value) or abs(value) or 1.0)
+        half = 0.02 * (abs(statistic - value) or abs(value) or 1.0)
         return value + half * np.array([-1.0, 1.0])
-    bins = int(np.clip(math.ceil(math.sqrt(len(values))), 5, _MOST_BINS))
+    bins = int(np.clip(math.ceil(math.sqrt(len(values))), 5, 60))
     return np.histogram_bin_edges(values, bins)
 
 
@@ -589,7 +569,7 @@ def scaling(
     axes = axes_of(ax, (5.2, 3.8))
     for number, (name, (x, y)) in enumerate(measured.items()):
         colour, marker = _STYLES[number % len(_STYLES)]
-        label = shortened(name, _LINE_NAME)
+        label = shortened(name, 44)
         if logarithmic and len(x) > 1:
             # The exponent of a power law, by least squares of the logarithms.
             slope = rounded(float(np.polyfit(np.log(x), np.log(y), 1)[0]))
@@ -608,7 +588,7 @@ def scaling(
     if words:  # settings without an order: points, and distances from 0
         axes.margins(x=0.3)
     else:
-        ticks = every[:: -(-len(every) // _TICKS)]
+        ticks = every[:: -(-len(every) // 6)]
         axes.set_xticks(ticks, [f"{value:,}" for value in ticks])
         axes.xaxis.minorticks_off()
     axes.set(xlabel=xlabel, ylabel=ylabel)
@@ -628,7 +608,7 @@ def _plain_ticks(axes: Axes) -> None:
     few = high * pad**2 / low
     between = (1.0, 2.0, 5.0) if few > 2 * _LEAST_SPAN else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
     axes.set_ylim(low / pad, high * pad)
-    axes.yaxis.set_major_locator(LogLocator(subs=between if few < _FEW_DECADES else (1.0,)))
+    axes.yaxis.set_major_locator(LogLocator(subs=between if few < 1e3 else (1.0,)))
     axes.yaxis.minorticks_off()
     axes.yaxis.set_major_formatter("{x:g}")
 
@@ -684,10 +664,10 @@ def dependence_heatmap(
     labels = names_or_numbered(names, len(sizes))
     order = cluster_order(sizes) if clustered else np.arange(len(sizes))
     shown = sizes[np.ix_(order, order)]
-    side = _CELL * max(len(sizes), 8)
+    side = 0.27 * max(len(sizes), 8)
     axes = axes_of(ax, (side + _CELL_MARGIN + 0.8, side + _CELL_MARGIN))
     image = axes.imshow(shown, vmin=0.0, vmax=1.0, cmap="cividis")
-    ticks = range(len(order)), [shortened(labels[k], _CELL_NAME) for k in order]
+    ticks = range(len(order)), [shortened(labels[k], 26) for k in order]
     axes.set_xticks(*ticks, rotation=90, fontsize=9)
     axes.set_yticks(*ticks, fontsize=9)
     axes.tick_params(length=0)
@@ -745,8 +725,9 @@ def _mark(axes: Axes, shown: Vector, crossed: NDArray[np.bool_]) -> None:
     """Numbers where they have room, and crosses, in a colour that the cell lets see."""
     # The diagonal is 1, and needs no number.
     pairs = ~np.eye(len(shown), dtype=bool)
-    colours = np.where(shown < _DARK, "white", "black")
-    if len(shown) > _WRITTEN:
+    # Colours of smaller values are dark.
+    colours = np.where(shown < 0.55, "white", "black")
+    if len(shown) > 12:  # cells have no room for a number
         rows, columns = np.nonzero(crossed & pairs)
         axes.scatter(columns, rows, s=9.0, c=colours[rows, columns], marker="x", linewidths=0.7)
         return
@@ -802,7 +783,7 @@ def witness_function(
     >>> ax.get_xlabel()
     'x'
     """
-    rows = _spread_rows("x", x, _MOST_ROWS, columns=2)
+    rows = _spread_rows("x", x, 1000, columns=2)
     columns = rows.shape[1]
     labels = [shortened(name, _AXIS_NAME) for name in names_or_numbered(names, columns)]
     # Rows far out would leave no room for the others.
@@ -810,7 +791,7 @@ def witness_function(
     if not callable(function):
         msg = f"function must be callable, got {function!r}: take one of dhsic.witness_functions"
         raise InvalidArgumentError(msg)
-    grid = np.linspace(low, high, _LINE if columns == 1 else _GRID)
+    grid = np.linspace(low, high, 400 if columns == 1 else 120)
     points = np.stack(np.meshgrid(*grid.T), axis=-1).reshape(-1, columns)
     values = finite_numbers("values of the function", function(points), len(points))
     inside = rows[((rows >= low) & (rows <= high)).all(axis=1)]
@@ -926,11 +907,12 @@ def _arrows(axes: Axes, points: Vector, gradients: Vector, most: int) -> None:
     # Of a constant column any unit will do.
     span[span == 0.0] = 1.0
     lengths = np.linalg.norm(gradients / span, axis=1)
-    long = float(np.quantile(lengths, _LONG)) or float(lengths.max())
+    long = float(np.quantile(lengths, 0.95)) or float(lengths.max())
     if not most or long == 0.0:
         return
     step = -(-len(points) // most)
-    starts, moves = points[::step], gradients[::step] * (_REACH / long)
+    # A long arrow takes so much of the axes.
+    starts, moves = points[::step], gradients[::step] * (0.09 / long)
     units: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1.0, "width": 0.0028}
     axes.quiver(*starts.T, *moves.T, color="0.25", alpha=0.8, zorder=3, **units)
     tips = starts + moves
@@ -971,7 +953,7 @@ def causal_graph(
     ['altitude', 'temperature', 'sunshine']
     """
     edges, order = _checked_parents(parents)
-    letters = _NODE_NAME if len(edges) <= _FEW_NODES else _SHORT_NAME
+    letters = 22 if len(edges) <= _FEW_NODES else 12
     labels = [shortened(name, letters) for name in names_or_numbered(names, len(edges))]
     angles = np.empty(len(order))
     # Causes come before their effects, clockwise from the top.
@@ -989,7 +971,7 @@ def causal_graph(
         for cause in causes:
             axes.annotate("", points[child], points[cause], arrowprops=arrow)
     axes.plot(*points.T, "o", markersize=_CIRCLE, color=BLUE, clip_on=False)
-    for (x, y), label in zip((1.0 + _ROOM) * points, labels, strict=True):
+    for (x, y), label in zip(1.16 * points, labels, strict=True):
         sideways = "center" if abs(x) < 0.05 else ("left" if x > 0.0 else "right")
         upright = "center" if abs(y) < 0.3 else ("bottom" if y > 0.0 else "top")
         axes.text(x, y, label, ha=sideways, va=upright, fontsize=10)
@@ -1058,7 +1040,7 @@ def dag_scores(
     beside = None
     if ax is None:
         width = 3.4 + 0.075 * max(map(len, labels))
-        ax, beside = axes_beside((width, _BESIDE), bars_size(max(len(labels), 8))[1])
+        ax, beside = axes_beside((width, 4.6), bars_size(max(len(labels), 8))[1])
     shown, kept = values[order], values[order] > level
     told = f"not rejected at {100 * level:g} %: {kept.sum():,}"
     names = [*labels, *("" for _ in order[most:])]
@@ -1081,13 +1063,13 @@ def dag_scores(
 
 def _edges_in_words(parents: ParentLists, names: Sequence[str]) -> str:
     """Arrows of a graph, the causes of every node before it."""
-    short = [shortened(name, _LETTERS.get(len(names), 6)) for name in names]
+    short = [shortened(name, {2: 22, 3: 14, 4: 8}.get(len(names), 6)) for name in names]
     told = (("+".join(short[k] for k in causes), short[j]) for j, causes in enumerate(parents))
     return ", ".join(f"{causes}→{child}" for causes, child in told if causes) or "no edge"
 
 
 def _rounded_text(value: float) -> str:
-    return f"{value:.3f}" if value >= _SMALL else f"{value:.0e}"
+    return f"{value:.3f}" if value >= 1e-3 else f"{value:.0e}"
 
 
 def _checked_parents(parents: Any) -> tuple[list[tuple[int, ...]], list[int]]:

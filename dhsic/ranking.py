@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,6 @@ from dhsic.engine.passes import (
     Gaps,
     Pass,
     RowBlock,
-    Source,
     ValueKind,
     filled,
     kinds_of,
@@ -108,16 +107,6 @@ ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
 
 ColumnGroups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
 
-Joint = tuple[Kernel, Kernel] | None
-"""Kernels of all features as one variable and of the target, where there is a map of these."""
-
-_MOST = 40
-
-_COMPARED = 1_000  # rows of the target and of a feature of its name
-
-_TARGET = 40
-
-_FEWEST_ROWS = 4  # that can be ranked
 
 _CONTROLS: Mapping[Control, str] = {
     "bh": "false discovery rate (BH)",
@@ -225,7 +214,6 @@ _LEVEL = 0.05  # at which a summary tells whether there are replicates enough
 _NAMES = {"name": "term", "hsic": "estimate", "pvalue": "p_value", "pvalue_bh": "p_adjusted"}
 _NAMES |= {f"pvalue_{name}": f"p_{name}" for name in ("by", "bonferroni", "holm", "max_t")}
 
-_MORE_SHOWN = ("p_by", "p_bonferroni")  # in a report
 
 # The first in a ranking has the smallest key.
 _KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
@@ -288,7 +276,6 @@ class ColumnRanking(RunFields):
     ('x[2]', ('x[2]',))
     """
 
-    _tabular: ClassVar[bool] = True
     _shown: ClassVar[Sequence[str]] = (
         *("rank", "term", "sensitivity", "estimate", *_INTERVALS["hsic"]),
         *("cka", *_INTERVALS["cka"], "p_value", "p_adjusted", "p_holm", "p_max_t", "constant"),
@@ -409,7 +396,7 @@ class ColumnRanking(RunFields):
             most=most,
             ax=ax,
         )
-        axes.set_ylabel(f"dependence on {plots.shortened(self.target, _TARGET)}")
+        axes.set_ylabel(f"dependence on {plots.shortened(self.target, 40)}")
         return axes
 
     def records(self) -> list[dict[str, Any]]:
@@ -419,28 +406,26 @@ class ColumnRanking(RunFields):
         return [{"rank": place, **row, "method": method} for place, row in enumerate(rows, 1)]
 
     def findings(self, alpha: float, control: str) -> Findings:
-        check_choice("control", control, get_args(Control))
-        by = cast(Control, control)
+        by: Any = check_choice("control", control, get_args(Control))
         chosen = self.rejected(alpha, by)
         lead = (
             f"{len(chosen):,} of {len(self.features):,} features depend on {self.target} at level "
             f"{alpha:g} by {_CONTROLS[by]}"
         )
         said = f"Bars of the columns by their dependence on {self.target}, those selected in blue."
-        pictures = {said: partial(self.plot, alpha=alpha, control=by, most=_MOST)}
-        selected = (f.adjusted(by) <= alpha for f in self.ranked())
+        pictures = {said: partial(self.plot, alpha=alpha, control=by)}
+        names = *self._shown, "p_by", "p_bonferroni"
         rows = [
-            {**{name: row[name] for name in (*self._shown, *_MORE_SHOWN)}, "selected": bool(chosen)}
-            for row, chosen in zip(self.records(), selected, strict=True)
+            {**{name: row[name] for name in names}, "selected": row["term"] in chosen}
+            for row in self.records()
         ]
+
         title = f"Which columns does {self.target} depend on?"
         notes = [_MEANING, *([_JOINT] if self.by == "sensitivity" else [])]
         return Findings(title, lead, pictures, {"Features": rows}, notes)
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line above the table."""
-        reason = self.estimator_reason
-        chosen = self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
         constant = sum(f.constant for f in self.features)
         still = f", {constant:,} of them constant" if constant else ""
         exploratory = ", exploratory" if self.by == "sensitivity" else ""
@@ -449,12 +434,8 @@ class ColumnRanking(RunFields):
             *([("left out", "; ".join(self.left_out.values()))] if self.left_out else []),
             ("target", f"{self.target} ({kernel_text(self.target_kernel)})"),
             ("n", self._rows_told),
-            *(
-                []
-                if self.landmarks is None
-                else [("landmarks", f"of each column {self.landmarks.told}")]
-            ),
-            ("estimator", chosen),
+            *([("landmarks", f"of each column {some.told}")] if (some := self.landmarks) else []),
+            ("estimator", self._chosen()),
             *self._limit(),
             *([("intervals", f"{100.0 * self.confidence:g} %")] if self.confidence else []),
             ("null", f"{self.null}, {self.n_resamples:,} replicates: {self.null_reason}"),
@@ -622,7 +603,7 @@ def rank_features(
     # Labels are as many a row, of four rows or more.
     lists = isinstance(groups, list) and all(isinstance(x, list | tuple | range) for x in groups)
     if isinstance(groups, Mapping) or (
-        lists and (len(groups) < _FEWEST_ROWS or len(set(map(len, groups))) > 1)
+        lists and (len(groups) < 4 or len(set(map(len, groups))) > 1)
     ):
         msg = "groups must be labels of rows, got lists of columns: pass these as column_groups"
         raise InvalidArgumentError(msg)
@@ -687,7 +668,13 @@ def rank_features(
             for names, each in zip(_INTERVALS.values(), columns_of, strict=True):
                 told = zip(*((x.low, x.high, x.centre) for x in each), strict=True)
                 found |= {name: list(column) for name, column in zip(names, told, strict=True)}
-        columns = _ranked(chosen, kept, found)
+        rows = (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
+        of_kept: dict[int, dict[str, Any]] = dict(zip(kept, rows, strict=True))
+        features = zip(chosen.names, chosen.columns, chosen.kernels, strict=True)
+        columns = tuple(
+            RankedColumn(name, at, **of_kept.get(k, {"kernel": kernel.spec(), "constant": True}))
+            for k, (name, at, kernel) in enumerate(features)
+        )
         if joint is not None:
             # Of all columns, those that are constant too: the map is of them as one variable. By
             # the statistic and not the estimate, as the p-values.
@@ -760,8 +747,13 @@ def plan_ranking() -> None:
     """
 
 
-def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel: Any) -> Joint:
-    """Kernels of the map of all features as one variable, refused before the first pass."""
+def _joint_kernels(
+    session: Session, by: By, feature_kernels: Any, target_kernel: Any
+) -> tuple[Kernel, Kernel] | None:
+    """Kernels of all features as one variable and of the target, where there is a map of these.
+
+    They are refused before the first pass.
+    """
     if by != "sensitivity":
         return None
     # The map is of one kernel on all columns together, so that a list of kernels has no meaning
@@ -814,19 +806,6 @@ def varying(session: Session, features: RankedColumns) -> list[int]:
         )
         raise DataError(msg)
     return kept
-
-
-def _ranked(
-    features: RankedColumns, kept: Sequence[int], found: Mapping[str, Sequence[Any]]
-) -> tuple[RankedColumn, ...]:
-    """All features, with what is found of those that vary."""
-    rows = (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
-    told: dict[int, dict[str, Any]] = dict(zip(kept, rows, strict=True))
-    each = enumerate(zip(features.names, features.columns, features.kernels, strict=True))
-    return tuple(
-        RankedColumn(name, at, **told.get(k, {"kernel": kernel.spec(), "constant": True}))
-        for k, (name, at, kernel) in each
-    )
 
 
 def _found(outcome: GridOutcome, dtype: np.dtype[Any]) -> dict[str, list[Any]]:
@@ -916,8 +895,6 @@ class ColumnSelection(RunFields, BarResult):
     >>> found.names, found.columns, len(found.passes)
     (('x[2]',), ((2,),), 1)
     """
-
-    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     columns: tuple[tuple[int, ...], ...]
@@ -1087,18 +1064,39 @@ def select_features(
     if check_integer("k", k, minimum=1) > len(chosen):
         msg = f"k must be at most the number of features, {len(chosen)}; got {k}"
         raise InvalidArgumentError(msg)
-    of_target = target_kernel_of(session, target_kernel)
-    reason = AS_ASKED
+    of_target, reason = target_kernel_of(session, target_kernel), AS_ASKED
+
+    def against(subsets: Sequence[Subset]) -> Combinations:
+        """Sets of features with the target."""
+        return Combinations.against([chosen.on(subset) for subset in subsets], of_target)
+
     if method == "lasso":
-        weights = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
+        # In units of their standard deviations: the lasso compares coefficients of kernels.
+        alone = against([(j,) for j in range(len(chosen))])
+        fitted, _ = fit_combinations_on_sample(session, alone)
+        reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)
+        session.begin(plan_of(session, [fitting_step(session), session.plan(reduction)], _REMEDY))
+        weights = lasso_path(session.reduce(reduction), k)
         # The path may end before k features have a weight.
         # Stable, so that the first of equal columns is chosen on every machine.
         order = np.argsort(-weights, kind="stable")[: min(k, int(np.count_nonzero(weights)))]
         selected, scores = order.tolist(), weights[order].tolist()
     else:
-        # Forward sets have k columns at most; backward ones begin with all.
-        columns = k if method == "forward" else len(chosen)
-        measure, reason = _subset_measure(session, chosen, of_target, estimator, criterion, columns)
+        # Forward sets have k columns at most; backward ones begin with all. A set of as many for
+        # every feature: no step takes more.
+        largest = tuple(range(k if method == "forward" else len(chosen)))
+        most = against([largest] * len(chosen))
+        measuring, _, reason = choose_estimator(estimator, session, most, None, None)
+
+        def measure(subsets: Sequence[Subset]) -> Vector:
+            """The dependence of the target on sets, all in one pass where they fit."""
+            combinations = against(subsets)
+            # Planned at every step, since sets grow: a refusal comes before the pass that would not
+            # fit.
+            session.begin(planned(partial(plan_once, null=None), measuring, session, combinations))
+            found = measuring.test_grid(session, combinations, None)
+            return found.cka() if criterion == "cka" else found.hsic
+
         selected, scores = (
             forward(measure, len(chosen), k)
             if method == "forward"
@@ -1115,53 +1113,6 @@ def select_features(
         estimator_reason=reason,
         **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
     )
-
-
-def _subset_measure(
-    session: Session,
-    features: RankedColumns,
-    target: Kernel,
-    estimator: str | Estimator,
-    criterion: SelectionCriterion,
-    columns: int,
-) -> tuple[SubsetMeasure, str]:
-    """The dependence of the target on sets of features, all sets in one pass where they fit.
-
-    And why this estimator, which suits as many sets as there are features, of so many each.
-    """
-    # Chosen for the largest sets that are measured.
-    largest = features.on(tuple(range(columns)))
-    # A set of as many columns for every feature: no step takes more.
-    most = Combinations.against([largest] * len(features), target)
-    chosen, _, reason = choose_estimator(estimator, session, most, None, None)
-
-    def measure(subsets: Sequence[Subset]) -> Vector:
-        combinations = Combinations.against([features.on(subset) for subset in subsets], target)
-        # Planned at every step, since sets grow: a refusal comes before the pass that would not
-        # fit.
-        session.begin(planned(partial(plan_once, null=None), chosen, session, combinations))
-        found = chosen.test_grid(session, combinations, None)
-        return found.cka() if criterion == "cka" else found.hsic
-
-    return measure, reason
-
-
-def _lasso_scores(
-    session: Session,
-    features: RankedColumns,
-    target: Kernel,
-    k: int,
-    block_rows: int,
-    n_permutations: int,
-) -> Vector:
-    """The coefficients of block HSIC Lasso."""
-    # In units of their standard deviations: the lasso compares coefficients of kernels.
-    kernels = [features.on((j,)) for j in range(len(features))]
-    combinations = Combinations.against(kernels, target)
-    fitted, _ = fit_combinations_on_sample(session, combinations)
-    reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)
-    session.begin(plan_of(session, [fitting_step(session), session.plan(reduction)], _REMEDY))
-    return lasso_path(session.reduce(reduction), k)
 
 
 # Greedy selection: a set of features grows or shrinks by its dependence on the target.
@@ -1457,7 +1408,7 @@ def open_columns(
     (name, *others), columns = labels_of(one) or ("",), labels_of(several) or ()
     if not others and name in columns:
         # Columns of two tables may have one name.
-        first = 0, min(session.n, _COMPARED)
+        first = 0, min(session.n, 1000)
         alike = data is not None or (
             {several.place, one.place} == {"memory"}
             and np.array_equal(several.read(*first)[:, columns.index(name)], one.read(*first)[:, 0])
@@ -1493,15 +1444,25 @@ def read_columns(
         Names, groups or kernels that do not fit.
     """
     source = session.sources[0]
-    columns = _column_names(source, names)
-    chosen: dict[str, tuple[int, ...]]
-    if groups is None:
-        chosen = {name: (j,) for j, name in enumerate(columns)}
-    else:
-        chosen = {
-            name: _columns_of(name, at, columns) for name, at in _named_groups(groups).items()
-        }
-    kinds = kinds_of(source)
+    kinds, d = kinds_of(source), source.shape[1]
+    labels = labels_of(source) if names is None else names
+    if labels is None:
+        # Some columns of an array keep the numbers that they have in it.
+        numbers = getattr(source, "columns", None) or range(d)
+        labels = [f"{source.name.split('[')[0]}[{j}]" for j in numbers]
+    columns = checked_names(range(d), labels, "column")
+    chosen: dict[str, tuple[int, ...]] = {name: (j,) for j, name in enumerate(columns)}
+    if groups is not None:
+        # From 1 on, as a person counts.
+        numbered = {f"group {number}": at for number, at in enumerate(_listed(groups), 1)}
+        named: Mapping[str, Any] = groups if isinstance(groups, Mapping) else numbered
+        if not named or not all(isinstance(name, str) for name in named):
+            msg = (
+                "column_groups must be columns by the name of their group, or a list of lists of "
+                f"columns; got {shown(groups)}: as {{'timbre': [0, 1, 2], 'rest': [3, 4]}}"
+            )
+            raise InvalidArgumentError(msg)
+        chosen = {name: _columns_of(name, at, columns) for name, at in named.items()}
     words = "a ranking", "feature_kernels", "features"
     asked = read_single_kernels(kernels, len(chosen), *words)
     read = tuple(
@@ -1528,29 +1489,6 @@ def target_kernel_of(session: Session, kernel: str | Kernel | None) -> Kernel:
     target = session.sources[1]
     read = kernel_for_columns(kernel, kinds_of(target), f"target {target.name!r}")
     return read if session.finite[1] else with_missing(read)
-
-
-def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
-    d = source.shape[1]
-    given = labels_of(source) if names is None else names
-    if given is None:
-        # Some columns of an array keep the numbers that they have in it.
-        numbers = getattr(source, "columns", None) or range(d)
-        given = [f"{source.name.split('[')[0]}[{j}]" for j in numbers]
-    return checked_names(range(d), given, "column")
-
-
-def _named_groups(groups: ColumnGroups) -> Mapping[str, Any]:
-    # From 1 on, as a person counts.
-    numbered = {f"group {number}": at for number, at in enumerate(_listed(groups), 1)}
-    named: Mapping[str, Any] = groups if isinstance(groups, Mapping) else numbered
-    if not named or not all(isinstance(name, str) for name in named):
-        msg = (
-            "column_groups must be columns by the name of their group, or a list of lists of "
-            f"columns; got {shown(groups)}: as {{'timbre': [0, 1, 2], 'rest': [3, 4]}}"
-        )
-        raise InvalidArgumentError(msg)
-    return named
 
 
 def _columns_of(group: str, listed: Any, names: list[str]) -> tuple[int, ...]:

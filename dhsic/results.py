@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
@@ -38,22 +38,19 @@ if TYPE_CHECKING:
 
 AS_ASKED = "as asked"
 
+# How the null of a series says that there are no more shifts of it.
 MOST_SHIFTS = "about as many as the lag allows"
-"""How the null of a series says that there are no more shifts of it."""
 
+# Metadata of a field that is neither written as JSON nor pickled; it needs a default.
 TRANSIENT: Final = MappingProxyType({"transient": True})
-"""Metadata of a field that is neither written as JSON nor pickled; it needs a default."""
 
+# How values of classes, and of those derived from them, are written as plain types and read;
+# readers raise TypeError, ValueError or KeyError of anything else.
 CODECS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
-"""How values of classes, and of those derived from them, are written as plain types and read.
-
-Readers raise TypeError, ValueError or KeyError of anything else.
-"""
 
 
 _STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
 _SHOWN = 20
-_REPR = 390  # characters
 _CELL = 64
 
 
@@ -78,7 +75,7 @@ class Result:
     ['term', 'statistic', 'p_value', 'estimate', 'conf_low', 'conf_high']
     """
 
-    _tabular: ClassVar[bool] = False
+    _tabular: ClassVar[bool] = True  # whether its text has the records below the lines
     _shown: ClassVar[Sequence[str]] = ()  # columns of the text; all but the method where empty
     _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
 
@@ -284,13 +281,13 @@ class Result:
         name = type(self).__name__
         brief = (printable(" ".join(text.split())) for text in self._brief())
         told = ", ".join(filter(None, brief))
-        most = _REPR - len(name) - len("<: >")
+        most = 390 - len(name) - len("<: >")
         return f"<{name}: {told if len(told) <= most else told[: most - 1] + '…'}>"
 
     def __str__(self) -> str:
         facts, (header, *rows), more = self._texts()
-        table = _aligned_lines([header, *rows]) if rows else []
-        return "\n".join([*_aligned_lines(facts), *table, *more])
+        table = aligned([header, *rows]) if rows else []
+        return "\n".join([*aligned(facts), *table, *more])
 
     def _repr_html_(self) -> str:
         facts, (header, *rows), more = self._texts()
@@ -306,10 +303,12 @@ class Result:
         return facts, table, [f"... and {more:,} more"] if more > 0 else []
 
 
-def _aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of texts, in columns that are as wide as their widest; the last goes on."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    # Escaped first: an escape sequence has more characters than it takes on the screen.
+    cells = [list(map(printable, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -358,6 +357,11 @@ class RunFields(Result):
         if self.missing:
             rows += f", pairwise, with up to {max(self.missing):,} missing in a variable"
         return "; ".join([rows, *filter(None, (array.told for array in self.data))])
+
+    def _chosen(self) -> str:
+        """The estimator, and why this one where nobody asked for it."""
+        reason = self.estimator_reason
+        return f"{self.estimator}" if reason == AS_ASKED else f"{self.estimator}: {reason}"
 
     def _tail(self) -> list[tuple[str, str]]:
         """Last lines of the summary."""
@@ -440,6 +444,8 @@ class DependenceEstimate(RunFields):
     ('squared HSIC', True)
     """
 
+    _tabular: ClassVar[bool] = False
+
     estimate: float
     quantity: str
     estimator: str
@@ -495,11 +501,7 @@ class DependenceEstimate(RunFields):
         within = "" if self.interval is None else f", interval {self.interval.told}"
         known = "" if self.minimum is None else f": {self.minimum.told}"
         lead = f"The {self.quantity} is {self.estimate:.6g}{within}{known}"
-        return Findings(self._subject, lead, tables=self._tables())
-
-    @property
-    def _subject(self) -> str:
-        return f"Dependence of {', '.join(self._asked)}"
+        return Findings(f"Dependence of {', '.join(self._asked)}", lead, tables=self._tables())
 
     def variable_records(self) -> list[dict[str, Any]]:
         """A row a variable, with its kernel."""
@@ -521,18 +523,11 @@ class DependenceEstimate(RunFields):
         estimate = f"{self.quantity} = {self.estimate:.4g}"
         return [estimate, self.estimator, f"n = {self.n:,}", names + more]
 
-    def _chosen(self) -> str:
-        reason = self.estimator_reason
-        return self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
-
-
-_MOST_COUNTS = 3
-
 
 def _counts(numbers: int | tuple[int, ...]) -> str:
     """One number, or one a variable; the least and the most where they are many."""
     each = (numbers,) if isinstance(numbers, int) else numbers
-    if len(each) > _MOST_COUNTS:
+    if len(each) > 3:
         return f"{min(each):,} to {max(each):,}"
     return " and ".join(f"{n:,}" for n in each)
 
@@ -663,15 +658,6 @@ class IndependenceTestResult(DependenceEstimate):
             *self._tail(),
         ]
 
-    @property
-    def _measured(self) -> tuple[str, float, NDArray[np.float64]]:
-        """The name of what the p-value compares, its value, and those of the replicates."""
-        if self.score is None or self.null_scores is None:
-            return "statistic", self.statistic, self.null_distribution
-        # A chain combines p-values of its stages, whatever joins the kernels within each.
-        soft = self.grid is not None and self.grid.aggregate == "soft" and not self.stages
-        return "soft maximum" if soft else "score", self.score, self.null_scores
-
     def records(self) -> list[dict[str, Any]]:
         count = 1 if self.grid is None else len(self.grid.combinations)
         told = {
@@ -693,11 +679,22 @@ class IndependenceTestResult(DependenceEstimate):
         notes = [_MEANING.format(self.hypothesis)]
         notes += [f"{what.capitalize()}: {told}." for what, told in self._assessed()]
         if self.grid is not None:
-            tables["Kernels tried"] = self._kernel_rows(self.grid)
+            names, roles = [f"kernel of {name}" for name in self._compared], self.grid.roles
+            tables["Kernels tried"] = [
+                {
+                    "no.": place + 1,
+                    **dict(zip(names, map(kernel_text, tried.kernels), strict=True)),
+                    "statistic": tried.statistic,
+                    "standardised": tried.standardised,
+                    "p": tried.pvalue,
+                    "role": roles.get(place, ""),
+                }
+                for place, tried in enumerate(self.grid.combinations)
+            ]
             words = f"Evidence of every combination of kernels; the strongest is {self.grid.told}."
             pictures[words] = partial(self.grid.plot, names=self._compared)
             notes.append(_EXPLORATORY.format(self.grid.judged))
-        return Findings(self._subject, lead, pictures, tables, notes)
+        return Findings(self._question(), lead, pictures, tables, notes)
 
     @property
     def _compared(self) -> list[str]:
@@ -722,29 +719,11 @@ class IndependenceTestResult(DependenceEstimate):
         said = self._pvalue_text.partition(" (")[0].partition(" ±")[0]
         return f"p {said}" if said.startswith("<=") else f"p = {said}"
 
-    @property
-    def _subject(self) -> str:
-        return self._question()
-
     def _question(self, most: int | None = None) -> str:
         """The question, with so many characters of names at most."""
         *others, last = self._asked
         names = f"{', '.join(others)} and {last}" if others else last
         return self.question.format(names if most is None else plots.shortened(names, most))
-
-    def _kernel_rows(self, grid: GridSummary) -> Records:
-        names = [f"kernel of {name}" for name in self._compared]
-        return [
-            {
-                "no.": place + 1,
-                **dict(zip(names, map(kernel_text, tried.kernels), strict=True)),
-                "statistic": tried.statistic,
-                "standardised": tried.standardised,
-                "p": tried.pvalue,
-                "role": grid.roles.get(place, ""),
-            }
-            for place, tried in enumerate(grid.combinations)
-        ]
 
     def _brief(self) -> list[str]:
         verdict = "rejected" if self.pvalue <= _LEVEL else "not rejected"  # P(p <= level) <= level
@@ -778,7 +757,13 @@ class IndependenceTestResult(DependenceEstimate):
             matplotlib is not installed.
         """
         check_level(alpha)  # before a figure is opened
-        measured, value, values = self._measured
+        # What the p-value compares.
+        measured, value, values = "statistic", self.statistic, self.null_distribution
+        if self.score is not None and self.null_scores is not None:
+            # A chain combines p-values of its stages, whatever joins the kernels within each.
+            soft = self.grid is not None and self.grid.aggregate == "soft" and not self.stages
+            measured = "soft maximum" if soft else "score"
+            value, values = self.score, self.null_scores
         if ax is None and self.grid is not None:
             ax, beside = plots.axes_beside((6.4, 6.4), 4.4)
             self.grid.plot(beside, names=self._compared)
@@ -1416,13 +1401,12 @@ def scale_text(kernel: str, factor: float | None) -> str:
     ('scores(gaussian), length x 1/2', 'delta')
     """
     name = _PARAMETERS.sub("", short_spec(kernel))
-    return name if factor is None else f"{name}, length x {_as_fraction(factor)}"
-
-
-def _as_fraction(factor: float) -> str:
-    """1/16 rather than 0.0625."""
+    if factor is None:
+        return name
     inverse = 1.0 / factor
-    return f"1/{inverse:.0f}" if factor < 1.0 and inverse.is_integer() else f"{factor:.4g}"
+    # 1/16 rather than 0.0625.
+    told = f"1/{inverse:.0f}" if factor < 1.0 and inverse.is_integer() else f"{factor:.4g}"
+    return f"{name}, length x {told}"
 
 
 def short_spec(kernel: str) -> str:

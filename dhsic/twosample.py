@@ -20,7 +20,7 @@ from dhsic._arguments import (
     takes_run,
     tested_fields,
 )
-from dhsic._validation import check_choice, load_plugins, name_methods, shown
+from dhsic._validation import check_choice, name_methods, shown
 from dhsic.engine.passes import Moves, Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
 from dhsic.engine.runtime import graphs_on
@@ -41,7 +41,7 @@ from dhsic.estimators import (
     NystromMHSIC,
 )
 from dhsic.estimators.choose import is_added
-from dhsic.estimators.program import Intervals, Method
+from dhsic.estimators.program import Intervals
 from dhsic.io.open import names_of, open_labelled_data, open_sample_data
 from dhsic.io.variables import (
     GapTreatment,
@@ -246,26 +246,6 @@ def _contrasts(weights: Vector) -> Vector:
     return contrasts
 
 
-def pooled_labels(labels: Sequence[Source]) -> Indices:
-    """The label of every pooled row as a number from 0 on, shape (n,).
-
-    Parameters
-    ----------
-    labels : sequence of source
-        Those of the rows of every sample, by the name that messages say.
-
-    Raises
-    ------
-    DataError
-        A label is missing.
-    """
-    sizes = [source.shape[0] for source in labels]
-    # Pooled rows alternate between samples, so that blocks of them hold some of each.
-    samples, places = rows_of_samples(np.arange(sum(sizes)), sizes)
-    stacked = np.concatenate([read_labels(source, source.name) for source in labels])
-    return coded(stacked[np.cumsum([0, *sizes[:-1]])[samples] + places])
-
-
 def moves_between(
     samples: Sequence[Source], labels: Mapping[str, Indices], seed: int
 ) -> Moves | None:
@@ -291,41 +271,32 @@ def moves_between(
     sample, places = rows_of_samples(np.arange(sum(sizes)), sizes)
     strata, groups = labels.get("strata"), labels.get("groups")
     if groups is not None:
-        _check_within_samples(groups, sample, places, [source.name for source in samples])
+        first = np.empty(groups.max() + 1, np.intp)
+        # Backwards, since the last of equal indices is kept: the sample of a group's first row.
+        first[groups[::-1]] = sample[::-1]
+        elsewhere = np.flatnonzero(sample != first[groups])
+        if len(elsewhere):
+            row = int(elsewhere[0])
+            own, other = (samples[k].name for k in (sample[row], first[groups[row]]))
+            msg = (
+                f"every group must lie within one sample: the group of row {int(places[row])} of "
+                f"{own!r} has rows of {other!r}, too. Where rows of a label are in several "
+                "samples, as before and after, give the labels as strata; else label the groups of "
+                "every sample differently"
+            )
+            raise InvalidArgumentError(msg)
     # In the pooled data moves are those of any test; only which of them change a sample differs.
     moves = moves_of(len(sample), strata, groups, None, seed)
-    if isinstance(moves, RowSets):
-        _check_ways(moves, sample)
-    return moves
-
-
-def _check_within_samples(
-    groups: Indices, sample: Indices, places: Indices, names: Sequence[str]
-) -> None:
-    first = np.empty(groups.max() + 1, np.intp)
-    # Backwards, since the last of equal indices is kept: the sample of the first row of a group.
-    first[groups[::-1]] = sample[::-1]
-    elsewhere = np.flatnonzero(sample != first[groups])
-    if len(elsewhere):
-        row = int(elsewhere[0])
-        msg = (
-            f"every group must lie within one sample: the group of row {int(places[row])} of "
-            f"{names[sample[row]]!r} has rows of {names[first[groups[row]]]!r}, too. Where rows of "
-            "a label are in several samples, as before and after, give the labels as strata; else "
-            "label the groups of every sample differently"
-        )
-        raise InvalidArgumentError(msg)
-
-
-def _check_ways(moves: RowSets, sample: Indices) -> None:
-    """Refuse labels with which hardly any row gets another sample."""
-    # In every stratum (sum_k c_k)! / prod_k c_k! ways, with c_k sets of rows of sample k.
+    if not isinstance(moves, RowSets):
+        return moves
+    # Labels with which hardly any row gets another sample are refused. In every stratum
+    # (sum_k c_k)! / prod_k c_k! ways, with c_k sets of rows of sample k.
     # Logarithms, since factorials leave the range of floats at 171.
     log_ways = 0.0
     for rows, sets in moves.parts:
         pairs = np.stack([sets, sample[rows[:, 0]]], axis=1)
-        for labels, sign in ((sets, 1), (pairs, -1)):
-            counts = np.unique(labels, axis=0, return_counts=True)[1]
+        for counted, sign in ((sets, 1), (pairs, -1)):
+            counts = np.unique(counted, axis=0, return_counts=True)[1]
             log_ways += sign * sum(math.lgamma(count + 1) for count in counts.tolist())
     if log_ways < math.log(_FEWEST_WAYS) - 1e-9:
         ways = round(math.exp(log_ways))
@@ -335,6 +306,7 @@ def _check_ways(moves: RowSets, sample: Indices) -> None:
             "that have rows of several samples, or more groups of equally many rows"
         )
         raise DataError(msg)
+    return moves
 
 
 MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
@@ -488,9 +460,33 @@ def two_sample_test(
         named = MMD_NAMES.get(type(method.estimator), plan.estimator)
         fitted = tuple(kernel for kernel in plan.kernels if kernel != Codes().spec())
         session.begin(replace(plan, estimator=named, kernels=fitted))
+
     session.resume(computes="two-sample test", **method.described, assessed=intervals)
     fields = tested_fields(session, method, intervals)
-    return _two_sample_result(sizes, method, fields, within=strata is not None)
+    # In words of samples.
+    grid: GridSummary | None = fields["grid"]
+    statistic, estimate = fields["statistic"], fields["estimate"]
+    if grid is not None:
+        # The statistic of a grid is a score: the estimate is that of the reference.
+        statistic = grid.combinations[grid.reference].statistic
+        each = (replace(tried, kernels=tried.kernels[:1]) for tried in grid.combinations)
+        grid = replace(grid, combinations=tuple(each))
+    # That of blocks is in units of its error, all others are n times the estimate.
+    if not isinstance(method.estimator, BlockHSIC):
+        estimate = statistic / fields["n"]
+    # Under the name of the task: the estimator of HSIC is how it is computed.
+    name, quantity = MMD_NAMES.get(type(method.estimator)), fields["quantity"]
+    if name is not None:
+        quantity = "squared MMD" if len(sizes) == 2 else "mean squared MMD of pairs"
+    fields |= {
+        "estimate": estimate,
+        "quantity": quantity if strata is None else f"{quantity} within strata",
+        "estimator": name or method.estimator.name,
+        # The codes of samples are ours, and no variable of the user.
+        "variables": fields["variables"][:1],
+        "grid": grid,
+    }
+    return TwoSampleTestResult(samples=sizes, **fields)
 
 
 @plans(two_sample_test)
@@ -559,11 +555,19 @@ def _open_pooled(
                     "leave it out"
                 )
                 raise DataError(msg)
-        # One label for all samples: equal ones are one stratum, whichever sample has them.
-        pooled = {what: pooled_labels(each) for what, each in beside.items()}
-        # MMD is HSIC with the codes of the samples as the second variable, see `sample_codes`.
         sizes = tuple(sample.n for sample in told)
-        values: Source = pooled_samples(_common_name(opened), tuple(opened))
+        # Pooled rows alternate between samples, so that blocks of them hold some of each.
+        of, places = rows_of_samples(np.arange(sum(sizes)), sizes)
+        at, pooled = np.cumsum([0, *sizes[:-1]])[of] + places, dict[str, Indices]()
+        for what, each in beside.items():
+            # One label for all samples: equal ones are one stratum, whichever sample has them.
+            pooled[what] = coded(np.concatenate([read_labels(one, one.name) for one in each])[at])
+        # One name for all, or none: pooled values of different columns have none in common.
+        own = {labels_of(sample) if sample.shape[1] == 1 else None for sample in opened}
+        label = own.pop()
+        common = label[0] if label and not own and label[0] != _SAMPLE else "values"
+        values: Source = pooled_samples(common, tuple(opened))
+        # MMD is HSIC with the codes of the samples as the second variable, see `sample_codes`.
         codes: Source = codes_of_rows(_SAMPLE, sizes, codes_for(estimator, sizes))
         if pooled:  # rows are then read in any order
             memory = parse_bytes(run.memory)
@@ -621,14 +625,6 @@ def _label_text(value: Any, kind: ValueKind, known: Labels) -> str:
     return str(bool(value)) if kind == "boolean" else str(value).removesuffix(".0")
 
 
-def _common_name(samples: Sequence[Source]) -> str:
-    """The name of the one column that all samples have, or "values"."""
-    # One name for all, or none: pooled values of different columns have none in common.
-    names = {labels_of(sample) if sample.shape[1] == 1 else None for sample in samples}
-    labels = names.pop()
-    return labels[0] if labels and not names and labels[0] != _SAMPLE else "values"
-
-
 @dataclass(frozen=True)
 class _SampleIntervals(Intervals):
     """Those of the discrepancy of samples.
@@ -663,8 +659,7 @@ class _SampleIntervals(Intervals):
 def _read_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in MMD_NAMES.items()}.get(estimator, estimator)
-        if given not in ("auto", *MMD_ESTIMATORS):
-            load_plugins()
+
         others = [name for name, cls in ESTIMATORS.items() if is_added(cls)]
         name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS, *others))
         return MMD_ESTIMATORS[name].name if name in MMD_ESTIMATORS else name
@@ -702,32 +697,3 @@ def _kernels_of_pair(kernels: Any) -> Grid | list[Any]:
         # The kernel of samples has one candidate.
         combine = [(*numbers, 0) for numbers in combine]
     return replace(kernels, candidates=(listed[0], Candidates(Codes(), (1.0,))), combine=combine)
-
-
-def _two_sample_result(
-    samples: tuple[SampleSummary, ...], method: Method, fields: dict[str, Any], *, within: bool
-) -> TwoSampleTestResult:
-    """In words of samples."""
-    grid: GridSummary | None = fields["grid"]
-    statistic, estimate = fields["statistic"], fields["estimate"]
-    if grid is not None:
-        # The statistic of a grid is a score: the estimate is that of the reference.
-        statistic = grid.combinations[grid.reference].statistic
-        each = (replace(tried, kernels=tried.kernels[:1]) for tried in grid.combinations)
-        grid = replace(grid, combinations=tuple(each))
-    # That of blocks is in units of its error, all others are n times the estimate.
-    if not isinstance(method.estimator, BlockHSIC):
-        estimate = statistic / fields["n"]
-    # Under the name of the task: the estimator of HSIC is how it is computed.
-    name, quantity = MMD_NAMES.get(type(method.estimator)), fields["quantity"]
-    if name is not None:
-        quantity = "squared MMD" if len(samples) == 2 else "mean squared MMD of pairs"
-    of_samples = {
-        "estimate": estimate,
-        "quantity": f"{quantity} within strata" if within else quantity,
-        "estimator": name or method.estimator.name,
-        # The codes of samples are ours, and no variable of the user.
-        "variables": fields["variables"][:1],
-        "grid": grid,
-    }
-    return TwoSampleTestResult(samples=samples, **{**fields, **of_samples})

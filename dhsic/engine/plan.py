@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, update_wrapper
 from inspect import signature, unwrap
 from time import perf_counter
-from typing import Any, ClassVar, Final, Literal, ParamSpec
+from typing import Any, Final, Literal, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -259,8 +259,6 @@ class Plan(BarResult):
     >>> plan.fits, [step.name for step in plan.passes]
     (True, ['shifts'])
     """
-
-    _tabular: ClassVar[bool] = True
 
     n: int
     variables: tuple[str, ...]

@@ -26,14 +26,13 @@ from dhsic.errors import InvalidArgumentError, needing, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["MemoryUse", "Run", "check_report", "write_report"]
 
+# Rows of a table, by the names of its columns.
 Records = Sequence[Mapping[str, Any]]
-"""Rows of a table, by the names of its columns."""
+# What draws each picture on axes, by its contents in words.
 Pictures = Mapping[str, Callable[["Axes"], object]]
-"""What draws each picture on axes, by its contents in words."""
 
 _NUMBER = re.compile(r"([-+]?[\d,.]+(e[-+]?\d+)?|inf)?")
 _LIBRARIES = ("numpy", "scipy", "dask", "distributed", "zarr")
@@ -400,8 +399,14 @@ def _picture(words: str, draw: Callable[[Axes], object]) -> str:
         # Without pyplot: nothing is left open, and no window is looked for.
         figure = Figure(layout="constrained")
         draw(figure.subplots())
-        figure.set_size_inches(_size(figure))
-        for drawn in (collection for axes in figure.axes for collection in axes.collections):
+        # Inches in which the texts beside the axes have room.
+        axes = figure.axes[0]
+        down = sum(1 + label.get_text().count("\n") for label in axes.get_yticklabels())
+        # Names below a matrix are upright, and need no more room than its cells.
+        across = len(axes.get_xticks()) if axes.images else 0
+        height = min(max(4.0, 1.4 + 0.21 * down), 12.0)
+        figure.set_size_inches(min(max(7.2, 2.4 + 0.27 * across), 12.0), height)
+        for drawn in (one for each in figure.axes for one in each.collections):
             # A mark is 200 bytes.
             drawn.set_rasterized(len(np.asarray(drawn.get_offsets())) > _MOST)
         page = io.BytesIO()
@@ -410,12 +415,3 @@ def _picture(words: str, draw: Callable[[Axes], object]) -> str:
     # As an image by its URL, which runs no script; an SVG within the text of the page could.
     source = f"data:image/svg+xml;base64,{coded}"
     return f'<figure><img src="{source}" alt="{escape(words)}"></figure>'
-
-
-def _size(figure: Figure) -> tuple[float, float]:
-    """Inches in which the texts beside the axes have room."""
-    axes = figure.axes[0]
-    down = sum(1 + label.get_text().count("\n") for label in axes.get_yticklabels())
-    # Names below a matrix are upright, and need no more room than its cells.
-    across = len(axes.get_xticks()) if axes.images else 0
-    return min(max(7.2, 2.4 + 0.27 * across), 12.0), min(max(4.0, 1.4 + 0.21 * down), 12.0)
