@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -59,6 +59,8 @@ Arrays = tuple[NDArray[Any], ...]
 Span = tuple[int, int]
 Spans = tuple[Span, ...]
 Tell = Callable[[int], None]
+_Node = tuple[Any, int]
+"""A task, and the number of the first leaf that it is made of."""
 
 _MOST_SHARDS = 128
 # Threads pass the lock of the interpreter on at every small array, so that two take longer over
@@ -429,33 +431,44 @@ class Tree:
         threads = threads_of_workers(runtime.client) if placed else {}
         slots = [worker for worker in sorted(threads) for _ in range(threads[worker])]
 
-        def task(leaf: Leaf) -> Any:
-            near: AbstractContextManager[Any] = nullcontext()
-            if slots:
-                import dask
+        def near(leaf: int) -> Any:
+            if not slots:
+                return nullcontext()
+            import dask
 
-                worker = slots[len(leaves) * len(slots) // len(missing)]
-                near = dask.annotate(workers=[worker], allow_other_workers=True)
-            with near:
-                made = run(shared, leaf.at, *next(parts), dask_key_name=leaf.key)
-            leaves.append((made, leaf.amount))
-            return made
+            # What is kept of a run that ended early may follow the last leaf.
+            worker = slots[min(leaf, len(missing) - 1) * len(slots) // max(len(missing), 1)]
+            return dask.annotate(workers=[worker], allow_other_workers=True)
 
-        def combined(level: list[Any]) -> list[Any]:
+        def node(leaf: Leaf) -> _Node:
+            first = len(leaves)
+            with near(first):
+                task = run(shared, leaf.at, *next(parts), dask_key_name=leaf.key)
+            leaves.append((task, leaf.amount))
+            return task, first
+
+        def combined(level: list[_Node]) -> list[_Node]:
             # Always in the order of the rows: sums depend on it.
             while len(level) > 1:
-                starts = range(0, len(level), self.fan_in)
-                level = [combine(shared, *level[i : i + self.fan_in]) for i in starts]
+                nodes = [level[i : i + self.fan_in] for i in range(0, len(level), self.fan_in)]
+                level = []
+                for some in nodes:
+                    first = some[0][1]
+                    with near(first):
+                        level.append((combine(shared, *(task for task, _ in some)), first))
             return level
 
-        tops = []
+        tops: list[_Node] = []
         for number, shard in enumerate(self.shards):
             if shards is not None and number in there:
-                tops.append(as_task(shards.load)(number))
+                tops.append((as_task(shards.load)(number), len(leaves)))
                 continue
-            (top,) = combined(list(map(task, shard)))
-            tops.append(top if shards is None else as_task(shards.write)(number, top))
-        return leaves, combined(tops) if self.fan_in > 1 else tops
+            ((top, first),) = combined(list(map(node, shard)))
+            if shards is not None:
+                with near(first):
+                    top = as_task(shards.write)(number, top)
+            tops.append((top, first))
+        return leaves, [top for top, _ in (combined(tops) if self.fan_in > 1 else tops)]
 
 
 def run_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Partial[Any]:
@@ -525,7 +538,6 @@ def tree_of(
     ways = zip(sources, plan.ways, strict=True)
     shared = tuple(source if way == "read" else None for source, way in ways)
     run = partial(_reduce_blocks, reduction, shared, finite, budget)
-
     rows = dict(zip(pairwise(plan.bounds), plan.block_rows.tolist(), strict=True))
     unit = "rows" if plan.groups is None else "groups of rows"
     leaves = []

@@ -740,7 +740,9 @@ def read_block(
     # In the task that has read them: a pass of its own would read all data twice.
     checked = (block for block, refused in zip(values, finite, strict=True) if refused)
     if not all(np.isfinite(block).all() for block in checked):
-        msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
+        told = [f"{start} to {stop - 1}" for start, stop in sorted(ranges)]
+        more = ", ..." if len(told) > 4 else ""
+        msg = f"NaN or infinity in rows {', '.join(told[:4])}{more}: drop or fill such rows"
         raise NonFiniteError(msg)
     for number, (source, block) in enumerate(zip(sources, values, strict=True), 1):
         if not is_exact(block):
@@ -868,8 +870,3 @@ def row_bytes(sources: Sequence[Source]) -> int:
         # An array that is read for one variable alone is cut as it is read, and held once.
         total += sum(cut_bytes(sources[number]) for number in numbers) if numbers[1:] else 0
     return total
-
-
-def _ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
-    told = [f"{start} to {stop - 1}" for start, stop in sorted(ranges)]
-    return "rows " + ", ".join([*told[:4], *(["..."] if len(told) > 4 else [])])
