@@ -274,11 +274,7 @@ class RunOptions:
         check_seeded(self.rng, self.checkpoint)
         folder = None if self.checkpoint is None else Folder.at(self.checkpoint, "checkpoint")
         memory = parse_bytes(self.memory)
-        runtime = (
-            Runtime.here(self.threads, memory)
-            if client is None
-            else Runtime.on(client, memory, self.threads)
-        )
+        runtime = Runtime.of(client, self.threads, memory)
         seconds = None if self.time is None else parse_seconds(self.time)
         runtime = replace(runtime, seconds=seconds, budget=Budget(runtime.memory))
         return Session(

@@ -83,9 +83,7 @@ class CovarianceSpectrum(BarResult):
         if values.ndim != 1 or not len(values) or values[0] <= 0 or not values[-1] >= 0:
             msg = "eigenvalues must be an array (r,) of numbers >= 0, one of them above 0"
             raise InvalidArgumentError(msg)
-        check_number(
-            "supremum", self.supremum, "greater than 0", lambda x: 0.0 < x < np.inf, "as 1.0"
-        )
+        _check_positive("supremum", self.supremum)
         object.__setattr__(self, "eigenvalues", values)
         super().__post_init__()
 
@@ -122,9 +120,7 @@ class CovarianceSpectrum(BarResult):
         -------
         float
         """
-        above = check_number(
-            "ridge", ridge, "greater than 0", lambda x: 0.0 < x < np.inf, "as 0.01"
-        )
+        above = _check_positive("ridge", ridge, "as 0.01")
         # N(lambda) = tr C (C + lambda)^-1, Chatalic et al. (2022), section 4.
         return float((self.eigenvalues / (self.eigenvalues + above)).sum())
 
@@ -334,8 +330,14 @@ def dependence_law(
     >>> round(law.squared_hsic, 3), round(law.standard_error(100_000), 5)
     (0.024, 0.0002)
     """
-    k, q = (_u_centred_gram(gram) for gram in _grams_of_pilot((x, y), kernels))
-    s = len(k)
+    grams = list(_grams_of_pilot((x, y), kernels))
+    s = len(grams[0])
+    # The fourth power of 1e70, summed over pairs of rows, is finite.
+    if s < 4 or not all(np.abs(gram).max() < 1e70 for gram in grams):
+        msg = f"a pilot needs 4 rows and kernels below 1e70, got {s} rows: add rows, or rescale"
+        raise DataError(msg)
+    # With a diagonal and row sums of 0 (Szekely and Rizzo 2014, definition 2).
+    k, q = map(u_centred, grams)
     carried, products = k @ q / s, k * q
     # g of every row; the mean is the unbiased estimate (Szekely and Rizzo 2014, proposition 1).
     slopes = products.sum(axis=1) / (s - 3.0)
@@ -969,8 +971,8 @@ def landmarks_for_exponential_decay(
     """
     check_integer("n", n, minimum=1)
     _check_delta(delta, 1.0)
-    for name, value in (("scale", scale), ("supremum", supremum)):
-        check_number(name, value, "greater than 0", lambda x: 0.0 < x < math.inf, "as 1.0")
+    _check_positive("scale", scale)
+    _check_positive("supremum", supremum)
     root = math.sqrt(n)
     # Chatalic et al. (2022), corollary 4.1, for exponential decay.
     # Sums of logarithms, since the square of a small supremum is 0.
@@ -1022,14 +1024,8 @@ def _matrix(values: ArrayLike) -> NDArray[Any]:
     return x
 
 
-def _u_centred_gram(gram: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A Gram matrix with a diagonal and row sums of 0 (Szekely and Rizzo 2014, definition 2)."""
-    s = len(gram)
-    # The fourth power of 1e70, summed over pairs of rows, is finite.
-    if s < 4 or not np.abs(gram).max() < 1e70:
-        msg = f"a pilot needs 4 rows and kernels below 1e70, got {s} rows: add rows, or rescale"
-        raise DataError(msg)
-    return u_centred(gram)
+def _check_positive(name: str, value: float, remedy: str = "as 1.0") -> float:
+    return check_number(name, value, "greater than 0", lambda x: 0.0 < x < math.inf, remedy)
 
 
 def _check_delta(delta: float, below: float) -> None:

@@ -28,6 +28,7 @@ from dhsic._validation import (
     check_integer,
     check_path,
     check_progress,
+    read_method,
 )
 from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
@@ -458,7 +459,7 @@ def scaling_study(
         place = _place(client, tests.get("memory", _MEMORY), stack)
         # Memory is not planned here: a runtime of one byte says how many workers and threads there
         # are.
-        here = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
+        here = Runtime.of(client, None, 1)
         names = tests.pop("names", None)
         rows, told, data = _data(variables, names, Path(scratch), here)
         workers, where = here.threads, "on this machine"
@@ -469,7 +470,20 @@ def scaling_study(
         # Threads take no time to start, and processes are what more workers are.
         usual = "threads" if client is None and "workers" not in vary else "processes"
         settings = _settings(values, weak, rows, workers)
-        turns = _turns([{"scheduler": usual, **setting} for setting in settings], repeats, client)
+        # Turn by turn and not setting by setting: a slow hour of the machine then strikes all
+        # alike.
+        turns = [
+            {"scheduler": usual, **setting, "repeat": repeat}
+            for repeat in range(repeats)
+            for setting in settings
+        ]
+        if client is not None:
+            if any(turn["scheduler"] == "threads" for turn in turns):
+                msg = "scheduler must be 'processes' if a client is given: leave one of them out"
+                raise InvalidArgumentError(msg)
+            # By their number, so that the cluster, which takes long to grow, is scaled as seldom as
+            # may be.
+            turns.sort(key=lambda turn: turn["workers"])
         varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
         fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
         study = "; ".join([told, where, varied, *fixed])
@@ -496,7 +510,13 @@ def _run(client: Any, data: Any, setting: Row, options: Mapping[str, Any]) -> Ro
     if client is None:
         chosen["threads"] = setting["workers"]
     if "landmarks" in setting:
-        chosen["estimator"] = _with_landmarks(options.get("estimator"), setting["landmarks"])
+        asked = options.get("estimator") or "nystrom-m"
+        known = list(ESTIMATORS)
+        value: Any = ESTIMATORS[asked]() if asked in known else read_method("estimator", asked)
+        if not hasattr(value, "n_landmarks"):
+            msg = f"landmarks need an estimator that has some, got {asked!r}: as 'nystrom-m'"
+            raise InvalidArgumentError(msg)
+        chosen["estimator"] = replace(value, n_landmarks=setting["landmarks"])
     sources = data(setting["rows"], setting.get("chunk_rows"))
     # Beside what is measured, so that the table says how far plans are from it.
     planned = plan(*sources, **{name: value for name, value in chosen.items() if name != "rng"})
@@ -528,15 +548,6 @@ def _run(client: Any, data: Any, setting: Row, options: Mapping[str, Any]) -> Ro
         "p_value": result.pvalue,
         **{f"seconds: {done.name}": done.seconds for done in result.passes},
     }
-
-
-def _with_landmarks(estimator: Any, landmarks: int) -> Any:
-    asked = estimator or "nystrom-m"
-    value: Any = ESTIMATORS[asked]() if asked in list(ESTIMATORS) else asked
-    if not hasattr(value, "n_landmarks"):
-        msg = f"landmarks need an estimator that has some, got {asked!r}: as 'nystrom-m'"
-        raise InvalidArgumentError(msg)
-    return replace(value, n_landmarks=landmarks)
 
 
 def _everywhere(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
@@ -643,19 +654,6 @@ def _settings(
         msg = f"rows must be at most the {most_rows:,} of the data, got {most:,}: take fewer"
         raise InvalidArgumentError(msg)
     return settings
-
-
-def _turns(settings: Sequence[Row], repeats: int, client: Any) -> list[Row]:
-    """All runs in their order: of a user's cluster, which takes long to grow, size by size."""
-    # Turn by turn and not setting by setting: a slow hour of the machine then strikes all alike.
-    turns = [{**setting, "repeat": repeat} for repeat in range(repeats) for setting in settings]
-    if client is None:
-        return turns
-    if any(turn["scheduler"] == "threads" for turn in turns):
-        msg = "scheduler must be 'processes' if a client is given: leave one of them out"
-        raise InvalidArgumentError(msg)
-    # By their number, so that the cluster is scaled as seldom as may be.
-    return sorted(turns, key=lambda turn: turn["workers"])
 
 
 # --- data

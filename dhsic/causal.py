@@ -559,12 +559,13 @@ class _Directed:
         if isinstance(self.estimator, str):
             return self.choose(rows)[0]._plan_of(rows)
         session, steps = self._selected(rows, read=False), list[DriverStep | PassPlan]()
+        estimator, _ = find_estimator(self.estimator, session)
+        kernels = self._kernels(estimator)
         fetch = max(source.take_bytes for source in self.session.sources)
         if rows < self.session.n:
             size = 8 * rows * sum(session.dims)
             steps.append(DriverStep("select rows", 2 * size + fetch, size))
             fetch = 0
-        estimator, _ = find_estimator(self.estimator, session)
         sample = 8 * min(rows, _UNIT_ROWS) * sum(session.dims)
         steps += [DriverStep(_UNITS, 3 * sample + fetch), session.plan(_moments(session))]
         # Variables of the shapes of those that are standardised.
@@ -574,18 +575,15 @@ class _Directed:
             pair = session.over([cause, effect])
             name, d = _RESIDUALS.format(effect.name), effect.shape[1]
             left = derived(name, (effect, cause), join_rows, d)
-            measured = self._plan_measure(session.over([cause, left]), estimator)
+            after = session.over([cause, left])
+            if self.criterion == "sensitivity":
+                # The map is summed up here, and never written.
+                measured = map_passes(after, estimator, "statistic", kernels.kernels, (0, 1))
+            else:
+                measured = plan_test(estimator, after, kernels, self._null, self.n_resamples)
             steps += [*plan_regressions(pair, self.regression, _GIVEN), *measured.steps]
             landmarks = measured.n_landmarks
         return plan_of(session, steps, _REMEDY, landmarks)
-
-    def _plan_measure(self, session: Session, estimator: Estimator) -> Plan:
-        """The plan of `_side`, after the regression."""
-        combinations = self._kernels(estimator)
-        if self.criterion == "sensitivity":
-            # The map is summed up here, and never written.
-            return map_passes(session, estimator, "statistic", combinations.kernels, (0, 1))
-        return plan_test(estimator, session, combinations, self._null, self.n_resamples)
 
     def _kernels(self, estimator: Estimator) -> Combinations:
         return Combinations.single([estimator.kernel(read_kernel(self.kernel))] * 2)

@@ -63,6 +63,7 @@ from dhsic.estimators.base import BANDWIDTH_ROWS, fitting_samples, plan_of
 from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, rows_at_quantiles
 from dhsic.io.variables import Missing, held_sources
 from dhsic.kernels import Columns, Gaussian, Kernel, KernelName, OnColumns, by_column, by_type
+from dhsic.kernels.wrap import stretched
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 from dhsic.nulls import ChiSquareMixture, pvalue
 from dhsic.regression import Folds, Ridges, SecondMoments, SecondMomentsPass
@@ -81,7 +82,6 @@ _SHOWN = 1000  # draws from the limit, to look at
 _LIMIT = "the limit law, by the second moments of the products of residuals"
 FOLDS = 2  # five cost a half more time, and neither level nor power differed
 _REMEDY = "take fewer given columns or fewer threads"
-_PASSES = "first regressions", "regressions", "products of residuals"
 _SOLVING = "solve", "solve again", "spectrum"  # after each pass
 _FEWEST_OF_LIMIT = 50
 # With 10 to 25 the test is cautious: it rejected 2 of 233 true nulls of 100 and 200 rows at 5 %.
@@ -285,13 +285,29 @@ def conditional_independence_test(
     True
     """
     run = RunOptions(**options)
-    session, told = _open(run, x, y, given, method, names, data, missing)
-    if told["method"] == "kernel":
-        return ConditionalIndependenceTestResult(**told, **_by_kernels(session, kernels))
+    check_choice("method", method, get_args(ConditionalMethod))
+    variables, names = read_given(x, y, given, names, data)
+    # Opened together, so that a row is left out of all where one of them misses a value.
+    what = "a conditional test"
+    session = run.open(variables, names, data, missing, what=what, fewest=_FEWEST)
+    conditions = session.sources[2:]
+    # One column of numbers is enough: few rows share a value, and strata would be of one row
+    # each.
+    reason = AS_ASKED
+    if method == "auto":
+        numbers = any("number" in kinds_of(source) for source in conditions)
+        method = "kernel" if numbers else "strata"
+        exact = "categories are given, within which a test is exact"
+        reason = "numbers are given" if numbers else exact
+    fields: dict[str, Any] = {"given": tuple(source.name for source in conditions)}
+    fields |= {"method": method, "method_reason": reason}
+    if method == "kernel":
+        return ConditionalIndependenceTestResult(**fields, **_by_kernels(session, kernels))
+    session = _within_strata(run, session)
     chosen = choose_method(session, kernels, "auto", "auto", None)
     session.begin(chosen.plan(session))
     session.resume(computes="conditional test", method="strata", **chosen.described)
-    return ConditionalIndependenceTestResult(**told, **tested_fields(session, chosen, ()))
+    return ConditionalIndependenceTestResult(**fields, **tested_fields(session, chosen, ()))
 
 
 @plans(conditional_independence_test)
@@ -321,77 +337,40 @@ def plan_conditional() -> None:
     """
 
 
-def _open(
-    run: RunOptions,
-    x: Any,
-    y: Any,
-    given: Any,
-    method: str,
-    names: Sequence[str] | None,
-    data: Any,
-    missing: Missing,
-) -> tuple[Session, dict[str, Any]]:
-    """The session over all variables, or with strata over x and y; and what the result says of it.
-
-    With strata rows of x and y move within them.
-    """
-    check_choice("method", method, get_args(ConditionalMethod))
-    variables, names = read_given(x, y, given, names, data)
-    # Opened together, so that a row is left out of all where one of them misses a value.
-    what = "a conditional test"
-    session = run.open(variables, names, data, missing, what=what, fewest=_FEWEST)
-    sources = session.sources
-    # One column of numbers is enough: few rows share a value, and strata would be of one row
-    # each.
-    reason = AS_ASKED
-    if method == "auto":
-        numbers = any("number" in kinds_of(source) for source in sources[2:])
-        method = "kernel" if numbers else "strata"
-        exact = "categories are given, within which a test is exact"
-        reason = "numbers are given" if numbers else exact
-    if method == "strata":
-        memory = parse_bytes(run.memory)
-        with graphs_on(run.client, run.threads):
-            check_codes(sources[2:], memory)
-            # A stratum is a combination of values of all given variables: found by and by, so that
-            # no more than two of them are in memory.
-            each = (codes_of(source, f"given {source.name!r}") for source in sources[2:])
-            codes = reduce(joined_codes, each)
-            # Rows move within strata between any places, so that x and y are held in memory.
-            held = held_sources(list(sources[:2]), memory, codes)
-        session = run.over(held, session.dropped)
-        moves = moves_of(session.n, codes, None, None, session.seed)
-        session = replace(session, moves=moves)
-    given_names = tuple(source.name for source in sources[2:])
-    return session, {"given": given_names, "method": method, "method_reason": reason}
-
-
-def _kernel_residuals(given: Any, session: Session) -> KernelResiduals:
-    """The test by the kernels that were given for x and y, or the usual ones."""
-    asked, fitted = read_single_kernels(given, 2, "a conditional test"), []
-    for one, source in zip(asked, session.sources, strict=False):
-        kinds = kinds_of(source)
-        kernel = one or joint_kernel(kinds)
-        check_kernel(kernel, kinds, f"variable {source.name!r}")
-        fitted.append(kernel)
-    # Factors concern lengths that the test fits; a kernel that was given keeps its own.
-    return KernelResiduals(tuple(fitted), tuple(_WIDTH if one is None else 1.0 for one in asked))
+def _within_strata(run: RunOptions, session: Session) -> Session:
+    """The session over x and y, whose rows move within strata of all given variables."""
+    conditions, memory = session.sources[2:], parse_bytes(run.memory)
+    with graphs_on(run.client, run.threads):
+        check_codes(conditions, memory)
+        # A stratum is a combination of values of all given variables: found by and by, so that no
+        # more than two of them are in memory.
+        codes = reduce(joined_codes, (codes_of(z, f"given {z.name!r}") for z in conditions))
+        # Rows move within strata between any places, so that x and y are held in memory.
+        held = held_sources(session.sources[:2], memory, codes)
+    over = run.over(held, session.dropped)
+    return replace(over, moves=moves_of(over.n, codes, None, None, over.seed))
 
 
 def _by_kernels(session: Session, given: Any) -> dict[str, Any]:
     """Run the test on residuals, and return the fields that its result has."""
-    test = _kernel_residuals(given, session)
+    asked, kernels = read_single_kernels(given, 2, "a conditional test"), list[Kernel]()
+    for one, source in zip(asked, session.sources, strict=False):
+        kinds = kinds_of(source)
+        if one is not None:
+            check_kernel(one, kinds, f"variable {source.name!r}")
+        # Factors concern lengths that the test fits; a kernel that was given keeps its own.
+        kernels.append(one or stretched(joint_kernel(kinds), _WIDTH))
+    test = KernelResiduals(tuple(kernels))
     session.begin(test.plan(session))
-    described = {"kernels": test.kernels, "widths": test.widths}
-    session.resume(computes="conditional test", method="kernel", **described)
+    session.resume(computes="conditional test", method="kernel", kernels=test.kernels)
     neighbours = Neighbours(session, (), tested=2)
     found = test.run(session)
     neighbours.warn()
-    warned = warn_of_limits(found, session.names, session.n)
+    warned = _warn_of_limits(found, session.names, session.n)
     features = FeatureSummary("kernel", found.design.sizes)
-    estimate = Estimate(
-        found.correlation, found.kernels, None, features, "kernel partial correlation"
-    )
+    fitted = tuple(side.features.map.kernel for side in found.design.sides)
+    told = None, features, "kernel partial correlation"
+    estimate = Estimate(found.correlation, fitted, *told)
     return {
         "explained": found.explained,
         "gained": found.gained,
@@ -406,22 +385,25 @@ def _by_kernels(session: Session, given: Any) -> dict[str, Any]:
     }
 
 
-def rows_of_regression(n: int) -> int:
-    """How many of n rows regressions are fitted to, about: all up to 200,000, then 200 sqrt(n).
-
-    Errors of predictions of x and of y, fitted to m rows with df degrees of freedom, have products
-    whose mean over n rows has the variance df / m^2, to 1 / n of the noise: 1.3 % where df is 500.
-    Errors that more rows do not lessen, of functions that the features cannot follow, are the same.
-    """
-    return min(n, max(_REGRESSION_ROWS, _REGRESSION_ROOTS * isqrt(n)))
-
-
 def predicted_columns(
     session: Session, kernels: Sequence[Kernel], samples: Sequence[Vector | None] = (None, None)
 ) -> list[tuple[int, ...]]:
-    """The columns of x and of y that are predicted by what is given, by samples where there are."""
-    triples = zip(kernels, session.sources, samples, strict=False)
-    return [centred_columns(kernel, kinds_of(source), one) for kernel, source, one in triples]
+    """The columns of x and of y that their kernels see about their predictions by what is given.
+
+    They are numbers whose distances have a length in the kernel, and most of whose values differ:
+    what is left of few values, as of a flag or a count, tells of the predictions more than of
+    the values. None of more than 64, whose products with each other would fill the memory. Without
+    samples, of shapes (s, d), values count as different, which is the most that there can be.
+    """
+    found = []
+    for kernel, source, sample in zip(kernels, session.sources, samples, strict=False):
+        kinds = kinds_of(source)
+        measured = sorted(kernel.measured(len(kinds))) if kernel.has_length else []
+        numbers = [j for j in measured if kinds[j] == "number"]
+        if sample is not None:
+            numbers = [j for j in numbers if 2 * len(np.unique(sample[:, j])) > len(sample)]
+        found.append(tuple(numbers) if len(numbers) <= _MOST_COLUMNS else ())
+    return found
 
 
 @dataclass(frozen=True)
@@ -449,19 +431,13 @@ class ResidualProducts:
     n: int
 
     @property
-    def count(self) -> int:
-        """Products, m."""
-        *_, x, y = self.design.places
-        return len(x) * len(y)
-
-    @property
     def scaled(self) -> bool:
         """Whether they stand there scaled as well."""
         p = max(len(one.mean) for one in self.regressions)
         return levered(self.n, p) and self.regressions[0].rows == self.n
 
     def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
-        """Products of rows of a fold side by side, shape (b, m (1 + scaled) + 1)."""
+        """Products of rows of a fold side by side: m, m scaled ones, and a norm."""
         given, *own, phi, psi, weights = self.design.features(values, fold)
         given_x, given_y = (np.append(given, one, axis=1) for one in own)
         of_x, of_y = self.regressions
@@ -519,14 +495,12 @@ def partial_correlation(design: ConditionalDesign, sums: SecondMoments, alone: R
 
 
 class FoundResiduals(NamedTuple):
-    """What the passes found, with their design and kernels.
+    """What the passes found, with their design.
 
     Parameters
     ----------
     design : ConditionalDesign
         The features.
-    kernels : tuple of Kernel
-        Those of x and of y, as fitted.
     statistic : float
         N times the squared norm of the mean product of residuals.
     law : ChiSquareMixture
@@ -542,7 +516,6 @@ class FoundResiduals(NamedTuple):
     """
 
     design: ConditionalDesign
-    kernels: tuple[Kernel, ...]
     statistic: float
     law: ChiSquareMixture
     deciding: float
@@ -570,8 +543,6 @@ class KernelResiduals:
     ----------
     kernels : tuple of Kernel
         Those of x and of y, to be fitted.
-    widths : tuple of float
-        Factors of the lengths of the fitted kernels.
 
     References
     ----------
@@ -582,7 +553,6 @@ class KernelResiduals:
     """
 
     kernels: tuple[Kernel, ...]
-    widths: tuple[float, ...]
 
     name: ClassVar[str] = "kernel-residuals"
 
@@ -601,18 +571,40 @@ class KernelResiduals:
 
     def _passes(self, session: Session) -> tuple[int, list[SecondMomentsPass]]:
         """The most features of what is given, and the passes; a run draws rows for the designs."""
-        n, kinds = session.n, _given_kinds(session)
-        given, bounds = sizes_of(session.dims, kinds, predicted_columns(session, self.kernels), n)
-        every = Folds(FOLDS, session.seed)
-        some = replace(every, share=rows_of_regression(n) / n)
-        each = zip(bounds, (some, some, every), _PASSES, strict=True)
-        first, *others = (SecondMomentsPass(*one, folds, name) for one, folds, name in each)
-        return given, [replace(first, by_fold=True), *others]
-
-    def _fitted(self, samples: Sequence[Vector]) -> tuple[Kernel, ...]:
-        """Kernels fitted to samples of x and of y."""
-        triples = zip(self.kernels, samples, self.widths, strict=True)
-        return tuple(one.fit(sample).widened(width) for one, sample, width in triples)
+        n, kinds, every = session.n, _given_kinds(session), Folds(FOLDS, session.seed)
+        numbers, d = kinds.count("number"), len(kinds)
+        products = numbers * (numbers + 1) // 2 if d > 1 else 0
+        given = numbers + products * (products <= _MOST_PRODUCTS) + _most_projections(d)
+        predicted = predicted_columns(session, self.kernels)
+        predictions = [_PREDICTIONS + min(len(at), _PREDICTIONS) for at in predicted]
+        own = [_most_projections(count) for count in predictions]
+        t, weights = MOST_DIRECTIONS, 1 + _MOST_WEIGHTS
+        # Besides what is given: x, y and their columns that are predicted; then functions of the
+        # predictions of either, x at weights and y; then products of residuals at all weights.
+        first = given + 2 * t + sum(map(len, predicted))
+        second = given + sum(own) + t * (1 + weights)
+        p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
+        # Kernels at landmarks of one variable at a time, with the tiles of their work.
+        widest, columns = max(_LANDMARKS, d * _landmarks_of_a_column(d)), sum(session.dims)
+        row = 8 * (5 * widest + 3 * (columns + d) + 4 * t)
+        payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + columns + 2 * d)
+        # All rows up to 200,000, then 200 sqrt(n). Errors of predictions of x and of y, fitted to m
+        # rows with df degrees of freedom, have products whose mean over n rows has the variance
+        # df / m^2, to 1 / n of the noise: 1.3 % where df is 500. Errors that more rows do not
+        # lessen, of functions that the features cannot follow, are the same.
+        fitted = min(n, max(_REGRESSION_ROWS, _REGRESSION_ROOTS * isqrt(n)))
+        some, beside = replace(every, share=fitted / n), row + 8 * (2 * given + first)
+        one = SecondMomentsPass(first, payload, beside, some, "first regressions", by_fold=True)
+        payload += sum(
+            8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
+        )
+        row += 8 * (3 * given + 3 * sum(own) + 2 * second)
+        two = SecondMomentsPass(second, payload, row, some)
+        # Every regression is the best of some, of which each has its vectors.
+        payload += 2 * 8 * (ways * p * (p + t) + p * t)
+        size, row = m * (1 + levered(n, p)) + 1, row + 8 * (3 * m + (2 + ways) * p)
+        last = SecondMomentsPass(size, payload, row, every, "products of residuals")
+        return given, [one, two, last]
 
     def run(self, session: Session) -> FoundResiduals:
         """All passes, over x, y and the given variables."""
@@ -621,20 +613,24 @@ class KernelResiduals:
         # second.
         session.step("fetch landmarks")
         both, of_pairs, z = _draw(session, self.kernels)
-        fitted, dtype = self._fitted(both), session.dtype
-        at = predicted_columns(session, fitted, both)
+        fitted = [kernel.fit(x) for kernel, x in zip(self.kernels, both, strict=True)]
+        at, dtype = predicted_columns(session, fitted, both), session.dtype
         sides = [TestedFeatures.of(*one, dtype) for one in zip(fitted, both, at, strict=True)]
-        design = ConditionalDesign.of(sides, z, _given_kinds(session), dtype)
+        kinds = _given_kinds(session)
+        weights = Projection.principal(joint_kernel(kinds).fit(z), z, _MOST_WEIGHTS, dtype)
+        regressors = *_linear(z, kinds, dtype), *projections(z, kinds, dtype)
+        design = ConditionalDesign(tuple(sides), regressors, weights)
         by_fold = session.reduce(replace(first, design=design))
         session.step("solve")
         fits = design.first_fits(by_fold)
-        sides = [side.predicted(fit) for side, fit in zip(sides, fits, strict=True)]
-        triples = zip(sides, both, of_pairs, strict=True)
-        left = [side.centre(sample, design.of_given(given)) for side, sample, given in triples]
-        fitted, given = self._fitted(left), design.of_given(z)
-        about = zip(sides, fits, fitted, left, strict=True)
-        done = (one.about(fit, kernel, x, given, dtype) for one, fit, kernel, x in about)
-        design = replace(design, sides=tuple(done))
+        given = design.of_given(z)
+        sides = [
+            side.about(fit, kernel, x, design.of_given(its_z), given, dtype)
+            for side, fit, kernel, x, its_z in zip(
+                sides, fits, self.kernels, both, of_pairs, strict=True
+            )
+        ]
+        design = replace(design, sides=tuple(sides))
         sums = session.reduce(replace(second, design=design)).whole()
         session.step("solve again")
         given_at, own_x, own_y, x_at, y_at = design.places
@@ -654,11 +650,10 @@ class KernelResiduals:
         residuals = ResidualProducts(design, (x, y), n)
         _, totals, products = session.reduce(replace(third, design=residuals)).whole()
         session.step("spectrum")
-        m = residuals.count
+        m = len(x_at) * len(y_at)
         squares, fourths = totals[-1], products[-1, -1]
         return FoundResiduals(
             design,
-            fitted,
             float(totals[:m] @ totals[:m]) / n,
             # Of the last m, which are scaled for their law where leverages count.
             ChiSquareMixture.of_covariance(products[-1 - m : -1, -1 - m : -1] / n),
@@ -699,7 +694,7 @@ def _draw(session: Session, kernels: Sequence[Kernel]) -> tuple[list[Vector], li
     return [x, y], of_pairs, np.concatenate(others, axis=1)
 
 
-def warn_of_limits(found: FoundResiduals, names: Sequence[str], n: int) -> str:
+def _warn_of_limits(found: FoundResiduals, names: Sequence[str], n: int) -> str:
     """Warn where the limit law or the regressions may mislead, and say why.
 
     Parameters
@@ -754,85 +749,6 @@ def joint_kernel(kinds: Sequence[str]) -> Kernel:
     """
     kernel = by_type(kinds, Gaussian())
     return kernel if len(kinds) == 1 else OnColumns(kernel, tuple(range(len(kinds))), scaled=True)
-
-
-def centred_columns(
-    kernel: Kernel, kinds: Sequence[ValueKind], sample: Vector | None = None
-) -> tuple[int, ...]:
-    """The columns of a variable that its kernel sees about their predictions.
-
-    They are numbers whose distances have a length in the kernel, and most of whose values differ:
-    what is left of few values, as of a flag or a count, tells of the predictions more than of
-    the values. None of more than 64, whose products with each other would fill the memory.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        That of the variable.
-    kinds : sequence of str
-        Kinds of its columns.
-    sample : ndarray, shape (s, d), optional
-        Rows; without any, values count as different, which is the most that there can be.
-
-    Returns
-    -------
-    tuple of int
-    """
-    measured = sorted(kernel.measured(len(kinds))) if kernel.has_length else []
-    numbers = [j for j in measured if kinds[j] == "number"]
-    if sample is not None:
-        numbers = [j for j in numbers if 2 * len(np.unique(sample[:, j])) > len(sample)]
-    return tuple(numbers) if len(numbers) <= _MOST_COLUMNS else ()
-
-
-def sizes_of(
-    dims: Sequence[int], kinds: Sequence[str], predicted: Sequence[Sequence[int]], n: int
-) -> tuple[int, list[tuple[int, int, int]]]:
-    """The most features of what is given, and of a row with the bytes of every pass.
-
-    Parameters
-    ----------
-    dims : sequence of int
-        Columns of the variables.
-    kinds : sequence of str
-        Kinds of the given columns.
-    predicted : sequence of sequence of int
-        Columns of x and of y that are predicted.
-    n : int
-        Rows.
-
-    Returns
-    -------
-    given : int
-        Features of what is given.
-    passes : list of tuple of int
-        Features of a row, bytes of the design and bytes of a row besides, of each of three.
-    """
-    numbers, d = sum(kind == "number" for kind in kinds), len(kinds)
-    products = numbers * (numbers + 1) // 2 if d > 1 else 0
-    given = numbers + products * (products <= _MOST_PRODUCTS) + _most_projections(d)
-    predictions = [_PREDICTIONS + min(len(at), _PREDICTIONS) for at in predicted]
-    own = [_most_projections(count) for count in predictions]
-    t, weights = MOST_DIRECTIONS, 1 + _MOST_WEIGHTS
-    # Besides what is given: x, y and their columns that are predicted; then functions of the
-    # predictions of either, x at weights and y; then products of residuals at all weights.
-    first = given + 2 * t + sum(map(len, predicted))
-    second = given + sum(own) + t * (1 + weights)
-    p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
-    # Kernels at landmarks of one variable at a time, with the tiles of their work.
-    widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
-    row = 8 * (5 * widest + 3 * (sum(dims) + d) + 4 * t)
-    payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
-    passes = [(first, payload, row + 8 * (2 * given + first))]
-    payload += sum(
-        8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
-    )
-    row += 8 * (3 * given + 3 * sum(own) + 2 * second)
-    passes.append((second, payload, row))
-    # Every regression is the best of some, of which each has its vectors.
-    payload += 2 * 8 * (ways * p * (p + t) + p * t)
-    passes.append((m * (1 + levered(n, p)) + 1, payload, row + 8 * (3 * m + (2 + ways) * p)))
-    return given, passes
 
 
 def levered(n: int, p: int) -> bool:
@@ -1053,7 +969,8 @@ class Index:
         kinds = ("number",) * predictions.shape[1]
         parts = projections(predictions, kinds, dtype) if kinds else ()
         slopes = np.array([np.append(one, own, axis=1) for one in fits.crossed])
-        linear = _linear_parts(parts, predictions)
+        both = predictions, _joined(parts, predictions)
+        linear = scipy.linalg.lstsq(*(one - one.mean(axis=0) for one in both))[0]
         return cls(fits.mean, slopes[:, :, varied], parts, linear)
 
     @property
@@ -1072,13 +989,6 @@ def _joined(parts: tuple[Projection, ...], predictions: Vector) -> Vector:
     """Features of predictions (b, k), side by side."""
     none = np.empty((len(predictions), 0))
     return np.concatenate([none, *(one(predictions) for one in parts)], axis=1)
-
-
-def _linear_parts(parts: tuple[Projection, ...], predictions: Vector) -> Vector:
-    """Slopes (k, size) of regressions of the features on the predictions of rows (s, k)."""
-    features, about = (one - one.mean(axis=0) for one in (_joined(parts, predictions), predictions))
-    slopes: Vector = scipy.linalg.lstsq(about, features)[0]
-    return slopes
 
 
 def _principal(about: Vector, slopes: Vector) -> Vector:
@@ -1125,12 +1035,6 @@ class TestedFeatures:
         columns = Projection(ColumnFeatures.of(sample, dtype), np.zeros(d), axes)
         return cls(Projection.principal(kernel, sample, MOST_DIRECTIONS, dtype), columns, at)
 
-    def predicted(self, fits: FirstFits) -> Self:
-        """With the prediction of its columns."""
-        assert isinstance(self.own, Projection)
-        scale = self.own.map.scale[list(self.at)]
-        return replace(self, mean=fits.mean, slopes=fits.columns * scale)
-
     def centre(self, x: NDArray[Any], given: Vector) -> NDArray[Any]:
         """Rows (b, d) less their predictions from features (b, p) of what is given."""
         if not self.slopes.size:
@@ -1140,25 +1044,35 @@ class TestedFeatures:
         return centred
 
     def about(
-        self, fits: FirstFits, kernel: Kernel, left: Vector, given: Vector, dtype: DTypeLike
+        self,
+        fits: FirstFits,
+        kernel: Kernel,
+        sample: Vector,
+        its_given: Vector,
+        given: Vector,
+        dtype: DTypeLike,
     ) -> Self:
-        """Features about its predictions, with regressors of it alone.
+        """Features about the predictions of its columns, with regressors of it alone.
 
         Parameters
         ----------
         fits : FirstFits
             Its own.
         kernel : Kernel
-            Fitted to what is left.
-        left : ndarray, shape (s, d)
-            Rows less their predictions.
+            Fitted here to what is left of the sample.
+        sample, its_given : ndarray, shapes (s, d) and (s, p)
+            Rows of it, with the features of what is given at them.
         given : ndarray, shape (s, p)
             Features of rows of what is given.
         dtype : dtype
             Precision of the kernels.
         """
-        directions = Projection.principal(kernel, left, MOST_DIRECTIONS, dtype)
-        return replace(self, features=directions, own=Index.of(fits, given, dtype))
+        assert isinstance(self.own, Projection)
+        slopes = fits.columns * self.own.map.scale[list(self.at)]
+        side = replace(self, own=Index.of(fits, given, dtype), mean=fits.mean, slopes=slopes)
+        left = side.centre(sample, its_given)
+        options = left, MOST_DIRECTIONS, dtype
+        return replace(side, features=Projection.principal(kernel.fit(left), *options))
 
 
 @dataclass(frozen=True)
@@ -1179,15 +1093,6 @@ class ConditionalDesign:
     sides: tuple[TestedFeatures, ...]
     given: tuple[Projection, ...]
     weights: Projection
-
-    @classmethod
-    def of(
-        cls, sides: Sequence[TestedFeatures], z: Vector, kinds: Sequence[str], dtype: DTypeLike
-    ) -> Self:
-        """Of rows (s, d_z) of all given columns, and their kinds."""
-        weights = Projection.principal(joint_kernel(kinds).fit(z), z, _MOST_WEIGHTS, dtype)
-        given = (*_linear(z, kinds, dtype), *projections(z, kinds, dtype))
-        return cls(tuple(sides), given, weights)
 
     @property
     def second(self) -> bool:

@@ -34,9 +34,8 @@ from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations, plan_of
 from dhsic.estimators.choose import first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
-from dhsic.io.stored import check_metadata, inventory_of
 from dhsic.io.urls import is_url, redacted
-from dhsic.io.variables import Variable
+from dhsic.io.variables import Variable, inventory_of, open_stored
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
     Pool,
@@ -231,8 +230,15 @@ class MeanEmbedding(BarResult):
 
     def __call__(self, points: NDArray[Any]) -> Vector:
         """Evaluate the embedding at points (q, d), or (q,) of one column: shape (q,)."""
+        at = np.asarray(points)
+        at = at[:, None] if at.ndim == 1 else at
+        if at.ndim != 2 or at.shape[1] != self.landmarks.shape[1]:
+            msg = (
+                f"points must have shape (q, {self.landmarks.shape[1]}), like the embedded rows; "
+                f"got {np.shape(points)}"
+            )
+            raise InvalidArgumentError(msg)
         # In tiles, so that the kernels of many points are never held at once.
-        at = self._rows(points, "points")
         starts = range(0, len(at), ROW_TILE)
         values = [self.kernel(at[i : i + ROW_TILE], self.landmarks) @ self.weights for i in starts]
         return np.concatenate([np.zeros(0), *values])
@@ -441,17 +447,6 @@ class MeanEmbedding(BarResult):
 
     def _whitened(self, values: Vector) -> Vector:
         return solve_lower(self._factor.factor, values[self._factor.kept])
-
-    def _rows(self, points: NDArray[Any], what: str) -> NDArray[Any]:
-        rows = np.asarray(points)
-        rows = rows[:, None] if rows.ndim == 1 else rows
-        if rows.ndim != 2 or rows.shape[1] != self.landmarks.shape[1]:
-            msg = (
-                f"{what} must have shape (q, {self.landmarks.shape[1]}), like the embedded rows; "
-                f"got {np.shape(points)}"
-            )
-            raise InvalidArgumentError(msg)
-        return rows
 
     def _check_kernel(self, other: MeanEmbedding) -> None:
         if self.kernel != other.kernel:
@@ -734,9 +729,12 @@ def _write_group(path: str, arrays: Any, told: Any, *, overwrite: bool) -> None:
     import zarr  # slow to import
     from zarr.codecs import Crc32cCodec
 
+    from dhsic.io.storage import remote_store  # by zarr
+
     try:
+        store = remote_store(path, read_only=False) if is_url(path) else path
         # "w-" refuses a group that is there already.
-        group = zarr.open_group(_store(path, read_only=False), mode="w" if overwrite else "w-")
+        group = zarr.open_group(store, mode="w" if overwrite else "w-")
         for name, values in arrays.items():
             whole = {"write_empty_chunks": True}  # so that one that is lost is not taken for zeros
             group.create_array(name, data=values, compressors=Crc32cCodec(), config=whole)
@@ -757,11 +755,7 @@ def _read_file(path: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 
 def _read_group(path: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    import zarr
-
-    if not is_url(path):
-        check_metadata(path)
-    group = zarr.open_group(_store(path, read_only=True), mode="r")
+    group = open_stored(path, "group")
     found = dict(group.arrays())
     for name, array in found.items():
         inventory = inventory_of(array, name)
@@ -770,14 +764,6 @@ def _read_group(path: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
             msg = f"chunks of {name!r} are absent"
             raise ValueError(msg)
     return {name: array[:] for name, array in found.items()}, dict(group.attrs)
-
-
-def _store(path: str, *, read_only: bool) -> Any:
-    if not is_url(path):
-        return path
-    from dhsic.io.storage import remote_store  # by zarr
-
-    return remote_store(path, read_only=read_only)
 
 
 @named_arguments

@@ -20,8 +20,8 @@ from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.estimators.choose import NULLS, Counted
-from dhsic.io.stored import is_of, is_sparse
 from dhsic.io.tables import unknown_column
+from dhsic.io.variables import is_of, is_sparse
 from dhsic.nulls import Control, Shifts, TimeOrder
 from dhsic.ranking import ColumnRanking, rank_features, select_features
 from dhsic.results import IndependenceTestResult

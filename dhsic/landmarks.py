@@ -476,12 +476,15 @@ def leverage_rows(pool: Pool, p: int, rng: np.random.Generator) -> Indices:
     oversampling = math.log(aim)
     dimensions = math.ceil(aim / (4.0 * oversampling))
     order = rng.permutation(len(pool))
-    *upper, lowest = _halves(len(pool), aim)
+    # Half of the rows, half of those, and so on, until no more than the aim.
+    sizes = [-(-len(pool) // 2)]
+    while sizes[-1] > aim:
+        sizes.append(-(-sizes[-1] // 2))
+    *upper, lowest = sizes
     sample, weights = order[:lowest], np.ones(lowest)
     for size in reversed(upper):
         rows = order[:size]
-        ridge = tail_ridge(pool, sample, weights, dimensions)
-        chances = oversampling * ridge_scores(pool, rows, sample, weights, ridge)
+        chances = oversampling * ridge_scores(pool, rows, sample, weights, dimensions)
         chances[np.argmax(chances)] = 1.0  # a sample of none would leave nothing to go by
         chances = np.minimum(chances, 1.0)
         # About p rows in expectation and no more, so that the next level costs what was planned.
@@ -489,47 +492,21 @@ def leverage_rows(pool: Pool, p: int, rng: np.random.Generator) -> Indices:
         drawn = rng.random(size) < chances
         # Weights 1 / sqrt(chance) make S S' the identity in expectation.
         sample, weights = rows[drawn], chances[drawn] ** -0.5
-    ridge = tail_ridge(pool, sample, weights, dimensions)
-    scores = ridge_scores(pool, np.arange(len(pool)), sample, weights, ridge)
+    scores = ridge_scores(pool, np.arange(len(pool)), sample, weights, dimensions)
     count = min(p, int(np.count_nonzero(scores)))
     if count == 0:
         return np.zeros(0, np.intp)
     return rng.choice(len(pool), size=count, replace=False, p=scores / scores.sum())
 
 
-def tail_ridge(pool: Pool, sample: Indices, weights: Vector, dimensions: int) -> float:
-    """Sum of the eigenvalues beyond so many, over so many: lambda of algorithm 3.
-
-    Parameters
-    ----------
-    pool : Pool
-        The rows.
-    sample : ndarray of int, shape (m,)
-        Rows whose weighted Gram matrix stands for that of all.
-    weights : ndarray, shape (m,)
-        Factors of their features.
-    dimensions : int
-        Leading eigenvalues that are left out.
-
-    Returns
-    -------
-    float
-        More than what may be rounding.
-    """
-    gram = _weighted_gram(pool, sample, weights)
-    values = scipy.linalg.eigvalsh(gram.T, overwrite_a=True, check_finite=False)
-    # A ridge below rounding would let the Cholesky factorisation fail.
-    rounding = pool.tolerance() * float(weights.max()) ** 2
-    return max(float(values[:-dimensions].sum()) / dimensions, rounding)
-
-
 def ridge_scores(
-    pool: Pool, rows: Indices, sample: Indices, weights: Vector, ridge: float
+    pool: Pool, rows: Indices, sample: Indices, weights: Vector, dimensions: int
 ) -> Vector:
     """Ridge leverage scores with the features of a weighted sample S in place of all.
 
     l_i = (K - K S (S' K S + lambda)^-1 S' K)_ii / lambda, at most 1. With S = I they are the
-    diagonal of K (K + lambda)^-1; with rows of the pool as they are, they are larger.
+    diagonal of K (K + lambda)^-1; with rows of the pool as they are, they are larger. Here lambda
+    is the sum of the eigenvalues of S' K S beyond so many, over so many, as in algorithm 3.
 
     Parameters
     ----------
@@ -541,15 +518,21 @@ def ridge_scores(
         Rows of S.
     weights : ndarray, shape (m,)
         Factors of their features.
-    ridge : float
-        lambda.
+    dimensions : int
+        Leading eigenvalues that are left out of lambda.
 
     Returns
     -------
     ndarray, shape (b,)
         In [0, 1].
     """
-    gram = _weighted_gram(pool, sample, weights)
+    gram = pool.gram(sample, sample)
+    gram *= weights
+    gram *= weights[:, None]
+    values = scipy.linalg.eigvalsh(gram.T, check_finite=False)
+    # A ridge below rounding would let the Cholesky factorisation fail.
+    rounding = pool.tolerance() * float(weights.max()) ** 2
+    ridge = max(float(values[:-dimensions].sum()) / dimensions, rounding)
     gram.flat[:: len(gram) + 1] += ridge
     factor = scipy.linalg.cholesky(gram.T, lower=True, overwrite_a=True, check_finite=False)
     left = pool.diagonal()[rows]
@@ -561,21 +544,6 @@ def ridge_scores(
         left[at] -= squared_norms(solve_lower(factor, cross.T))
     scores: Vector = np.clip(left / ridge, 0.0, 1.0)
     return scores
-
-
-def _weighted_gram(pool: Pool, sample: Indices, weights: Vector) -> NDArray[np.float64]:
-    gram = pool.gram(sample, sample)
-    gram *= weights
-    gram *= weights[:, None]
-    return gram
-
-
-def _halves(s: int, p: int) -> list[int]:
-    """Half of s, half of that, and so on, until no more than p."""
-    sizes = [-(-s // 2)]
-    while sizes[-1] > p:
-        sizes.append(-(-sizes[-1] // 2))
-    return sizes
 
 
 def select_bytes(selection: Selection, s: int, p: int, d: int) -> int:

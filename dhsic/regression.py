@@ -808,13 +808,10 @@ class SplineBasis:
 
     def __call__(self, x: Vector) -> Vector:
         """The functions at values (b,), shape (b, size)."""
-        from scipy.interpolate import BSpline  # slow to import
-
         low, high = self.knots[self.degree], self.knots[-self.degree - 1]
         x = np.asarray(x, np.float64)
         # Knots come from a sample, so that other rows may lie beyond them.
-        within = np.clip(x, low, high)
-        out: Vector = BSpline.design_matrix(within, self.knots, self.degree).toarray()[:, :-1]
+        out: Vector = self._splines(np.clip(x, low, high))
         # Beyond the knots functions go on along their slopes, where a polynomial would run away.
         if self.extrapolation == "linear":
             for end, beyond in ((low, x < low), (high, x > high)):
@@ -837,7 +834,7 @@ class SplineBasis:
     @property
     def _splines(self) -> Any:
         """All functions but the last, as one spline."""
-        from scipy.interpolate import BSpline
+        from scipy.interpolate import BSpline  # slow to import
 
         return BSpline(self.knots, np.eye(self.size + 1)[:, :-1], self.degree)
 

@@ -1,7 +1,7 @@
 """Sensitivity maps: the result, the function and its plan, closed forms of gradients, passes.
 
-The closed form of an estimator has a plan of the measure, a gradient for plans that costs at least
-as much as the measured one, and the measure with its gradient, in the passes of the estimator.
+The closed form of an estimator has the steps besides those of the estimate, a gradient for plans
+that costs at least as much as the measured one, and the measure with its gradient.
 """
 
 from __future__ import annotations
@@ -401,20 +401,20 @@ class SensitivityMap(Result):
         if self.rows is not None:
             kind = f"{kind} in {format_count(self.rows.plan.blocks, 'block')}"
             when = "computed when asked for"
+        columns = []
+        for name in self.names:
+            # The most sensitive with their shares of the variable's sensitivity.
+            rows = [row for row in self.records() if row["variable"] == name]
+            listed = [f"{row['term']} ({row['share']:.1%})" for row in rows[:top]]
+            more = [f"{len(rows) - top:,} more"] if len(rows) > top else []
+            columns.append((f"columns of {name}", ", ".join([*listed, *more])))
         return [
             *head[:-2],
             *measure,
             ("map", f"of the {self.of}, {kind}, {when}"),
-            *((f"columns of {name}", self._ranking(name, top)) for name in self.names),
+            *columns,
             *head[-2:],
         ]
-
-    def _ranking(self, name: str, top: int) -> str:
-        """The most sensitive columns with their shares of the variable's sensitivity."""
-        rows = [row for row in self.records() if row["variable"] == name]
-        listed = [f"{row['term']} ({row['share']:.1%})" for row in rows[:top]]
-        more = len(rows) - len(listed)
-        return ", ".join(listed) + (f", {more:,} more" if more else "")
 
 
 def map_columns(dims: Mapping[str, int]) -> dict[str, int]:
@@ -466,9 +466,9 @@ def sensitivity_map(
     kernels : str, Kernel or a sequence of them, optional
         As for `hsic`.
     estimator : str or Estimator, optional
-        "nystrom-m", "rff-hsic" ([1]_ equations 10 and 11, and for more than two variables), or
-        "v-hsic" ([1]_ equations 8 and 9), whose cost is quadratic and which holds all rows in
-        memory; or a value with options.
+        "nystrom-m"; "v-hsic" ([1]_ equations 8 and 9, and for more than two variables), whose cost
+        is quadratic and which holds all rows in memory; or "rff-hsic" of two variables ([1]_
+        equations 10 and 11); or a value with options.
     names, data, missing, rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. The map is returned in the given precision.
 
@@ -522,7 +522,7 @@ def sensitivity_map(
         features={session.names[m]: part for m, part in zip(varied, parts, strict=True)},
         measured=DependenceEstimate(**result_fields(session, chosen, choice, measured.estimate)),
         # The map is as large as the data: it is computed when it is asked for, block by block.
-        rows=session.lazy(written, session.plan(written)),
+        rows=session.lazy(written),
     )
 
 
@@ -564,10 +564,26 @@ def map_passes(
     *,
     written: bool = False,
 ) -> Plan:
-    """The plan of `column_sensitivities`, and where it is asked for of writing the map."""
-    _check_differentiable(session, kernels, varied)
+    """The plan of `column_sensitivities`, and where it is asked for of writing the map.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A variable that is varied has a kernel without derivatives, or the estimator has no map.
+    """
+    pairs = zip(session.names, kernels, strict=True)
+    smooth = [name for name, kernel in pairs if kernel.differentiable]
+    for m in varied:
+        if session.names[m] not in smooth:
+            instead = f"wrt={smooth!r}" if smooth else "another kernel"
+            msg = (
+                f"variable {session.names[m]!r} must have a differentiable kernel to be varied, "
+                f"got {kernels[m].spec()!r}: take {instead}"
+            )
+            raise InvalidArgumentError(msg)
     form = closed_form(estimator, of)
-    plan = form.plan(session, kernels)
+    plan = estimator.plan(session, Combinations.single(kernels), None)
+    plan = replace(plan, steps=(*plan.steps, *form.steps(session, plan)))
     if not plan.fits:  # what is far too large is not even guessed at
         return plan
     gradient = form.expected(session, kernels, varied)
@@ -604,28 +620,6 @@ def _varied(
     return tuple(varied) or tuple(range(len(kernels)))
 
 
-def _check_differentiable(
-    session: Session, kernels: Sequence[Kernel], varied: Sequence[int]
-) -> None:
-    """Refuse to vary what has a kernel without derivatives.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Names the variable.
-    """
-    pairs = zip(session.names, kernels, strict=True)
-    smooth = [name for name, kernel in pairs if kernel.differentiable]
-    for m in varied:
-        if session.names[m] not in smooth:
-            instead = f"wrt={smooth!r}" if smooth else "another kernel"
-            msg = (
-                f"variable {session.names[m]!r} must have a differentiable kernel to be varied, "
-                f"got {kernels[m].spec()!r}: take {instead}"
-            )
-            raise InvalidArgumentError(msg)
-
-
 class Measured(NamedTuple):
     """A measure of dependence and its gradient.
 
@@ -657,11 +651,9 @@ class LandmarkForm:
     estimator: NystromMHSIC
     of: Of
 
-    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        plan = self.estimator.plan(session, Combinations.single(kernels), None)
+    def steps(self, session: Session, plan: Plan) -> list[DriverStep]:
         assert plan.n_landmarks is not None
-        solving = DriverStep("coefficients", 3 * 8 * plan.n_landmarks**2)
-        return replace(plan, steps=(*plan.steps, solving))
+        return [DriverStep("coefficients", 3 * 8 * plan.n_landmarks**2)]
 
     def expected(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> BlockGradient:
         return _unseen(session, kernels, self.estimator.most_landmarks(session), wrt)
@@ -720,10 +712,9 @@ class PairForm:
     estimator: VHSIC
     of: Of
 
-    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        plan = self.estimator.plan(session, Combinations.single(kernels), None)
+    def steps(self, session: Session, plan: Plan) -> list[DriverStep]:
         rows = 8 * session.n * sum(session.dims)
-        return replace(plan, steps=(*plan.steps, DriverStep("read all rows", 3 * rows, rows)))
+        return [DriverStep("read all rows", 3 * rows, rows)]
 
     def expected(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> BlockGradient:
         offsets = np.broadcast_to(0.0, (len(kernels), session.n))
@@ -759,8 +750,8 @@ class FeatureForm:
     estimator: RFFHSIC
     of: Of
 
-    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        return self.estimator.plan(session, Combinations.single(kernels), None)
+    def steps(self, session: Session, plan: Plan) -> list[DriverStep]:
+        return []
 
     def expected(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> BlockGradient:
         maps = tuple(self.estimator.planned(d, session) for d in session.dims)
@@ -876,17 +867,13 @@ class TileGradient:
     wrt: tuple[int, ...]
     dims: tuple[int, ...]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of landmarks and coefficients."""
+    def footprint(self, rows: int, state: int) -> Footprint:
+        """Cost of a block of so many rows, of which a pass keeps so many bytes."""
+        t, coefficients = self.tiling, self.joint.nbytes + self.marginal.nbytes
         offsets = 0 if self.offsets is None else self.offsets.nbytes
-        return self.tiling.nbytes + self._coefficient_bytes + offsets
-
-    def scratch(self, rows: int) -> int:
-        """Bytes of all tiles."""
-        del rows
-        t, gradients = self.tiling, 3 * 8 * ROW_TILE * sum(self.dims)
-        return t.scratch_bytes + self._own * t.tile_bytes + gradients + self._coefficient_bytes
+        gradients = 8 * sum(self.dims) * (3 * ROW_TILE + rows)
+        scratch = t.scratch_bytes + self._own * t.tile_bytes + gradients + coefficients
+        return Footprint(t.nbytes + coefficients + offsets, scratch, state)
 
     def __call__(self, block: RowBlock) -> list[Vector]:
         """The gradient in the rows of a block."""
@@ -909,10 +896,6 @@ class TileGradient:
                 points = t.columns[m][z]
                 out[at] += t.kernels[m].gradient(rows[m], points, tiles[m], weights, views[1:])
         return gradients
-
-    @property
-    def _coefficient_bytes(self) -> int:
-        return self.joint.nbytes + self.marginal.nbytes
 
     @property
     def _own(self) -> int:
@@ -947,18 +930,15 @@ class FeatureGradient:
     wrt: tuple[int, ...]
     dims: tuple[int, ...]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of features and derivative."""
-        maps = sum(features.nbytes for features in self.maps)
-        return maps + sum(mean.nbytes for mean in self.means) + self.derivative.nbytes
-
-    def scratch(self, rows: int) -> int:
-        """Bytes of the features, of their weights and of the slopes."""
-        rows, counts = min(rows, _ROWS), [feature_map.n_features for feature_map in self.maps]
-        size = rows * self.maps[0].dtype.itemsize
-        made = sum(one.scratch(rows) + 3 * size * one.n_features for one in self.maps)
-        return made + 8 * (4 * rows * max(counts) + self.derivative.size)
+    def footprint(self, rows: int, state: int) -> Footprint:
+        """Cost of a block of so many rows, of which a pass keeps so many bytes."""
+        held = sum(one.nbytes for one in self.maps) + sum(mean.nbytes for mean in self.means)
+        # The features, their weights and the slopes, of some rows at a time.
+        some, most = min(rows, _ROWS), max(one.n_features for one in self.maps)
+        size = some * self.maps[0].dtype.itemsize
+        made = sum(one.scratch(some) + 3 * size * one.n_features for one in self.maps)
+        gradients = 8 * (rows * sum(self.dims) + 4 * some * most + self.derivative.size)
+        return Footprint(held + self.derivative.nbytes, made + gradients, state)
 
     def __call__(self, block: RowBlock) -> list[Vector]:
         """The gradient in the rows of a block."""
@@ -994,7 +974,7 @@ class SquaresPass(Pass[Vector]):
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        return _footprint(self.gradient, rows, state=8 * sum(self.gradient.dims))
+        return self.gradient.footprint(rows, 8 * sum(self.gradient.dims))
 
     def chunk(self, block: RowBlock) -> Vector:
         """sum_i S_ij^2 over one block, shape (d,), of all variables one after another."""
@@ -1021,7 +1001,7 @@ class MapPass(Pass[Arrays]):
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         state = rows * (sum(self.gradient.dims) + 1) * self.dtype.itemsize
-        return _footprint(self.gradient, rows, state)
+        return self.gradient.footprint(rows, state)
 
     def chunk(self, block: RowBlock) -> Arrays:
         """The map of every variable, shapes (b, d_m), and the mean squares, shape (b,)."""
@@ -1034,9 +1014,3 @@ class MapPass(Pass[Arrays]):
     def combine(self, left: Arrays, right: Arrays) -> Arrays:
         """Join neighbours."""
         return tuple(np.concatenate(pair) for pair in zip(left, right, strict=True))
-
-
-def _footprint(gradient: BlockGradient, rows: int, state: int) -> Footprint:
-    maps = 8 * rows * sum(gradient.dims)
-    scratch = gradient.scratch(rows) + maps
-    return Footprint(gradient.nbytes, scratch, state)

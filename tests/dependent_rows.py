@@ -58,4 +58,15 @@ def panel_case(rng, effect=0.0):
     return (x, y + effect * x), {"order": "time", "groups": np.repeat([0, 1, 2], 150)}
 
 
+def within(x, strata):
+    """About the mean of every stratum, in its deviations; those of pairs of rows are shared."""
+    x = x.copy()
+    for s in np.unique(strata):
+        x[strata == s] -= x[strata == s].mean(axis=0)
+    sharing = np.where(np.bincount(strata) == 2, -1, np.arange(strata.max() + 1))[strata]
+    for s in np.unique(sharing):
+        x[sharing == s] /= x[sharing == s].std(axis=0)
+    return x
+
+
 CASES = [strata_case, groups_case, unequal_case, time_case, season_case, panel_case]

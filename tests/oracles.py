@@ -322,3 +322,37 @@ def weighted_spectrum(grams, weights):
     left = 1.0 - 2.0 * share + (share**2).sum()
     terms = weighted_terms(grams, weights) / np.sqrt(np.outer(left, left))
     return np.maximum(np.linalg.eigvalsh(terms / len(share)), 0.0)
+
+
+def step_down(rows, tie=1e-12):
+    """Westfall and Young (1993), algorithm 4.1, by loops; row 0 of the scores is the data."""
+    count, order = len(rows), sorted(range(rows.shape[1]), key=lambda j: -rows[0, j])
+    adjusted, before = np.empty(rows.shape[1]), 0.0
+    for place, j in enumerate(order):
+        left = order[place:]
+        above = sum(max(row[i] for i in left) >= rows[0, j] - tie for row in rows)
+        before = max(before, above / count)
+        adjusted[j] = before
+    return adjusted
+
+
+def standardised(rows):
+    """Distance of each row from the mean of the others in their standard deviations."""
+    scores = np.empty_like(rows)
+    for i in range(len(rows)):
+        others = np.delete(rows, i, axis=0)
+        scores[i] = (rows[i] - others.mean(axis=0)) / others.std(axis=0)
+    return scores
+
+
+def paper_equation_8(x, gram_x, gram_y, gamma):
+    """Perez-Suay and Camps-Valls: S_ij with sigma^-2 = 2 gamma, row by row."""
+    n, d = x.shape
+    h = np.eye(n) - 1.0 / n
+    centred = h @ gram_y @ h
+    found = np.zeros((n, d))
+    for i in range(n):
+        for j in range(d):
+            for k in range(n):
+                found[i, j] += centred[i, k] * gram_x[i, k] * (x[i, j] - x[k, j])
+    return -2.0 * (2.0 * gamma) / n**2 * found

@@ -128,7 +128,7 @@ def test_interval__of_any_units_is_as_wide_or_refused(estimator):
             dhsic.hsic(1e-43 * x, 1e-43 * (x + noise), **options)
 
 
-@pytest.mark.parametrize("estimator", ["v-hsic", "dcor", "nystrom-hsic"])
+@pytest.mark.parametrize("estimator", ["v-hsic", "dcor", "nystrom-hsic", "cka"])
 def test_interval__of_sorted_rows_is_as_wide(estimator):
     kernels = None if estimator == "dcor" else "gaussian:0.5"
     options = {"kernels": kernels, "estimator": estimator, "confidence": 0.95}

@@ -18,9 +18,8 @@ import click
 from click.core import ParameterSource
 
 from dhsic._files import parse_json
-from dhsic._progress import Bar, progress_bar
-from dhsic.cli.options import Command
-from dhsic.cli.running import print_columns, read_journal
+from dhsic._progress import progress_bar
+from dhsic.cli.command import Command, print_columns, read_journal
 from dhsic.cluster import ClusterSpec
 from dhsic.cluster.submit import (
     Standing,
@@ -29,6 +28,7 @@ from dhsic.cluster.submit import (
     cancel_run,
     end_job,
     find_run,
+    job_in,
     list_runs,
     new_run,
     render,
@@ -42,6 +42,7 @@ from dhsic.io.urls import is_url
 
 _PROGRESS = "{name}, {done:,} of {amount:,} {unit}"
 _GOING: tuple[Standing, ...] = ("waiting", "running")
+_USUAL = {"waiting": "waiting in the queue", "running": "starting"}
 _SECONDS_BETWEEN, _SILENCES, _LOG_END, _SHOWN = 2.0, 10, 4096, 50
 _SPEC = "the file of --cluster says where the command runs"
 # Files of a run lie in its folder, and where it runs is in the file: both are not to be said twice.
@@ -240,7 +241,7 @@ def status(identity: str, runs: Path | None) -> None:
     """Show the state of a submitted command."""
     run = find_run(runs_folder(runs), identity)
     found = standings(run)
-    now, job, tasks = _whole(found), run.job(), run.tasks()
+    now, job, tasks = _whole(found), job_in(run.folder), run.tasks()
     progress = _progress(tasks[0]) if now == "running" and not run.each else None
     counts = ", ".join(f"{count} {standing}" for standing, count in Counter(found).items())
     line = ["dhsic", *run.words]
@@ -285,7 +286,7 @@ def cancel(identity: str, runs: Path | None) -> None:
     If the command has ended, remove its objects from Kubernetes; result, log and checkpoint remain.
     """
     run = find_run(runs_folder(runs), identity)
-    now, job = _whole(standings(run)), run.job()
+    now, job = _whole(standings(run)), job_in(run.folder)
     # A run that ended has nothing to cancel, but may have left objects in its queue.
     if job is not None and now in _GOING:
         cancel_run(run, job)
@@ -326,20 +327,14 @@ def _follow(run: SubmittedRun) -> None:
             else:
                 if (now := _whole(found)) not in _GOING:
                     return
-                _show(run, now, found, bar)
+                progress = None if run.each else _progress(run.tasks()[0])
+                over = f"{sum(one not in _GOING for one in found)} of {len(found)} have ended"
+                usual = over if run.each and now == "running" else _USUAL[now]
+                if progress is not None:
+                    bar.show(progress.pop("name"), progress)
+                elif bar.position.name != (what := _trouble(run, now) or usual):
+                    bar.begin(what)
             sleep(_SECONDS_BETWEEN)
-
-
-def _show(run: SubmittedRun, now: Standing, found: Sequence[Standing], bar: Bar) -> None:
-    progress = None if run.each else _progress(run.tasks()[0])
-    if progress is not None:
-        bar.show(progress.pop("name"), progress)
-        return
-    over = f"{sum(one not in _GOING for one in found)} of {len(found)} have ended"
-    usual = "waiting in the queue" if now == "waiting" else over if run.each else "starting"
-    what = _trouble(run, now) or usual
-    if bar.position.name != what:
-        bar.begin(what)
 
 
 def _progress(task: Task) -> dict[str, Any] | None:

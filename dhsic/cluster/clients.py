@@ -39,9 +39,8 @@ from dhsic.cluster.spec import (
     TLS,
     WORKER_SETTINGS,
     ClusterSpec,
-    SchedulerAt,
-    cluster_manifests,
     job_arguments,
+    manifests,
     plain_path,
     queue_class,
     refuse,
@@ -70,17 +69,35 @@ def started(spec: ClusterSpec) -> Iterator[Any]:
 
 @contextmanager
 def _scheduler(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
-    assert spec.scheduler is not None
+    at = spec.scheduler
+    assert at is not None
+    address = str(at.address)
     # From the file again at every call: a scheduler that was restarted has another address.
-    address = _address(spec.scheduler)
+    if at.scheduler_file is not None:
+        try:
+            check_regular(at.scheduler_file)
+            address = str(parse_json(Path(at.scheduler_file).read_text("utf-8"))["address"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            reason = f"{error.strerror}; " if isinstance(error, OSError) else ""
+            remedy = f"{reason}give what --scheduler-file wrote"
+            refuse("scheduler_file", "a file of a running scheduler", at.scheduler_file, remedy)
     try:  # as Dask would, and before it waits for an answer
-        scheme, place = parse_address(address)
-        get_backend(scheme)
-        parse_host_port(place)
+        protocol, place = parse_address(address)
+        get_backend(protocol)
+        host, _ = parse_host_port(place)
     except ValueError:
         requirement = "the address of a running Dask scheduler, as tcp://10.0.0.1:8786"
         refuse("scheduler", requirement, address, "write protocol, host and port")
-    check_address(address, spec.tls, spec.insecure)
+    if protocol in ("tls", "wss"):
+        if spec.tls is None:
+            remedy = "give the files ca, cert and key"
+            refuse("tls", f"given for {address}, which is encrypted", None, remedy)
+    elif spec.tls is not None:
+        remedy = f"write tls://{place}, or drop it"
+        refuse("tls", f"left out for {address}, which is not encrypted", spec.tls.ca, remedy)
+    # In one process, as in tests of users, nothing travels.
+    elif protocol != "inproc" and not stays_here(host):
+        allow_insecure(f"the way to the scheduler at {address}", spec.insecure)
     security = None if spec.tls is None else security_of(spec.tls)
     seconds = spec.answer_seconds
     with silence_logging_cmgr(logging.CRITICAL):  # the error says it once
@@ -94,18 +111,6 @@ def _scheduler(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
         raise InvalidArgumentError(msg)
     with client:
         yield client, f"start some, as with 'dask worker {address}'"
-
-
-def _address(at: SchedulerAt) -> str:
-    if at.scheduler_file is None:
-        return str(at.address)
-    try:
-        check_regular(at.scheduler_file)
-        return str(parse_json(Path(at.scheduler_file).read_text("utf-8"))["address"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        reason = f"{error.strerror}; " if isinstance(error, OSError) else ""
-        remedy = f"{reason}give what --scheduler-file wrote"
-        refuse("scheduler_file", "a file of a running scheduler", at.scheduler_file, remedy)
 
 
 # --- workers as pods, by the operator of dask-kubernetes
@@ -129,7 +134,7 @@ def _kubernetes(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     # It asks the scheduler's dashboard for more than a cluster of fixed size opens, so the
     # manifest is that of an adaptive one. Its name is random: two runs of one user do not meet.
     adaptive = dataclasses.replace(spec, workers=spec.bounds)
-    manifest = cluster_manifests(f"dhsic-{secrets.token_hex(4)}", adaptive)[0]
+    manifest = manifests(f"dhsic-{secrets.token_hex(4)}", adaptive)[0]
     with ExitStack() as stack:
         with _failing_as("Kubernetes does not start the cluster"):
             options = {"namespace": section.namespace, "resource_timeout": int(spec.patience)}
@@ -199,8 +204,17 @@ def _jobs(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
                 self.status = Status.failed
                 raise
 
+    # There are temporary certificates where the user gives none.
+    security: Security | bool | None = True
+    if spec.tls is not None:
+        for name in ("ca", "cert", "key"):
+            plain_path(f"tls: {name}", getattr(spec.tls, name))
+        security = security_of(spec.tls)
+    elif spec.insecure:
+        allow_insecure(f"the way to workers of {spec.kind}", spec.insecure)
+        security = None
     with ExitStack() as stack:
-        arguments = job_arguments(spec, _encryption(spec))
+        arguments = job_arguments(spec, security)
         if arguments["security"] is True:
             # Temporary certificates go to files there, which workers read as they start.
             shared = plain_path("shared_directory", jobs.shared_directory or "~")
@@ -232,18 +246,6 @@ def _jobs(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
         yield client, f"look for its jobs, named {name}, in the queue, or allow a longer timeout"
 
 
-def _encryption(spec: ClusterSpec) -> Security | bool | None:
-    """Certificates of the user; whether there are temporary ones, where they are not given."""
-    if spec.tls is not None:
-        for name in ("ca", "cert", "key"):
-            plain_path(f"tls: {name}", getattr(spec.tls, name))
-        return security_of(spec.tls)
-    if spec.insecure:
-        allow_insecure(f"the way to workers of {spec.kind}", spec.insecure)
-        return None
-    return True
-
-
 @contextmanager
 def _failing_as(what: str) -> Iterator[None]:
     """Tell in a line what a library of a cluster fails with, in types of many libraries."""
@@ -263,9 +265,6 @@ def _short(error: Exception) -> str:
 
 
 # --- encryption between client, scheduler and workers
-
-
-_ENCRYPTED = ("tls", "wss")
 
 
 def security_of(tls: TLS) -> Security:
@@ -308,27 +307,6 @@ def security_of(tls: TLS) -> Security:
             for name in ("cert", "key")
         },
     )
-
-
-def check_address(address: str, tls: TLS | None, insecure: bool) -> None:
-    """Refuse what would travel over a network unencrypted, unless it is allowed.
-
-    Raises
-    ------
-    InvalidArgumentError
-        An address and certificates that do not go together.
-    """
-    protocol, location = parse_address(address)
-    if protocol in _ENCRYPTED:
-        if tls is None:
-            remedy = "give the files ca, cert and key"
-            refuse("tls", f"given for {address}, which is encrypted", None, remedy)
-    elif tls is not None:
-        remedy = f"write tls://{location}, or drop it"
-        refuse("tls", f"left out for {address}, which is not encrypted", tls.ca, remedy)
-    # In one process, as in tests of users, nothing travels.
-    elif protocol != "inproc" and not stays_here(parse_host_port(location)[0]):
-        allow_insecure(f"the way to the scheduler at {address}", insecure)
 
 
 def allow_insecure(way: str, insecure: bool) -> None:

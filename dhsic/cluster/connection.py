@@ -26,8 +26,8 @@ from dhsic.cluster.spec import (
     Adaptive,
     ClusterSpec,
     SchedulerAt,
+    memory_share,
     process_limit,
-    process_share,
     processors,
     refuse,
 )
@@ -130,7 +130,6 @@ def _described(where: Any, **options: Any) -> ClusterSpec:
         _refuse_unused(f"beside {address}", tuple(given), given)
         return ClusterSpec.read(address)
     if where is None or isinstance(where, int):
-        _refuse_unused("on this machine", ("tls", "insecure", "timeout"), given)
         # Without any choice the machine is used whole, each process with its share of the memory.
         count = processors() if where is None else where
         return ClusterSpec("local", count, **{"memory": memory_share(max(count, 1)), **given})
@@ -154,13 +153,6 @@ _KILL_SECONDS = 0.5
 # Settings of Dask are those of the whole process: of two that start at a time, the second would put
 # back for good what the first had set.
 _STARTING = threading.Lock()
-
-
-def memory_share(workers: int) -> int:
-    """Bytes that the plan may use in one process where so many share this machine."""
-    from distributed.system import MEMORY_LIMIT
-
-    return process_share(MEMORY_LIMIT // workers)
 
 
 @contextmanager
@@ -219,7 +211,7 @@ def local_cluster(
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
-        with _STARTING, _interrupts_held(), _interrupts_blocked(), dask.config.set(LOCAL_SETTINGS):
+        with _STARTING, _interrupts_held(), dask.config.set(LOCAL_SETTINGS):
             cluster = WorkerProcesses(
                 n_workers=spec.bounds.minimum,
                 threads_per_worker=spec.threads,
@@ -251,7 +243,11 @@ def local_cluster(
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold signals back: what is half started cannot be closed."""
+    """Hold signals back, since what is half started cannot be closed, and Ctrl-C from all of it.
+
+    A terminal sends Ctrl-C to every process. Each worker would write a traceback of its own; the
+    main thread closes them instead.
+    """
     held: list[int] = []
     handlers: dict[int, Callable[..., Any]] = {}
     # Python allows handlers to be set in the main thread alone.
@@ -262,22 +258,6 @@ def _interrupts_held() -> Iterator[None]:
             if callable(handler):
                 handlers[number] = handler
                 signal.signal(number, lambda received, _: held.append(received))
-    try:
-        yield
-    finally:
-        for restored, handler in handlers.items():
-            signal.signal(restored, handler)
-    # The first one is delivered, now that there is something to close.
-    if held:
-        handlers[held[0]](held[0], None)
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Threads and processes started here never get Ctrl-C, which a terminal sends to them all.
-
-    Otherwise every worker writes a traceback of its own; the main thread closes them instead.
-    """
     resource_tracker.ensure_running()  # it unblocks the signals of the thread that starts it
     # Inherited by all that is started here; the client alone decides what ends with it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -285,6 +265,11 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for restored, handler in handlers.items():
+            signal.signal(restored, handler)
+    # The first one is delivered, now that there is something to close.
+    if held:
+        handlers[held[0]](held[0], None)
 
 
 def _kill(cluster: Any) -> None:

@@ -621,14 +621,11 @@ class ClusterSpec(_Section):
         if re.fullmatch(r"[\d.eE+ ]+", str(memory := description.get("memory"))):
             refuse("memory", "an amount with its unit", memory, "write as 4GiB")
         values = {name if key == kind else key: value for key, value in description.items()}
-        if isinstance(values.get("workers"), Mapping):
-            values["workers"] = _section(Adaptive, "workers", values["workers"], folder)
-        for field_name, shown_as, section in (
-            ("tls", "tls", TLS),
-            (name, kind, _SECTIONS.get(name)),
-        ):
-            if section is not None and values.get(field_name) is not None:
-                values[field_name] = _section(section, shown_as, values[field_name], folder)
+        # Workers may also be a number.
+        workers = Adaptive if isinstance(values.get("workers"), Mapping) else None
+        for key, section in (("workers", workers), ("tls", TLS), (name, _SECTIONS.get(name))):
+            if section is not None and values.get(key) is not None:
+                values[key] = _section(section, kind if key == name else key, values[key], folder)
         return cls(**values)
 
     @classmethod
@@ -674,7 +671,8 @@ class ClusterSpec(_Section):
         """The fewest and the most workers."""
         if isinstance(self.workers, Adaptive):
             return self.workers
-        count = self.workers or default_workers(self.threads)
+        # Rounded down: threads of two workers on one processor would slow each other.
+        count = self.workers or max(1, processors() // self.threads)
         return Adaptive(count, count)
 
     @property
@@ -847,9 +845,11 @@ def process_limit(memory: int) -> int:
     return int(memory * _HEADROOM / _TERMINATE)
 
 
-def process_share(limit: int) -> int:
-    """Bytes that the plan may use in a process of such a limit."""
-    return int(limit * _TERMINATE / _HEADROOM)
+def memory_share(workers: int) -> int:
+    """Bytes that the plan may use in one process where so many share this machine."""
+    from distributed.system import MEMORY_LIMIT  # slow to import
+
+    return int(MEMORY_LIMIT // workers * _TERMINATE / _HEADROOM)
 
 
 def processors() -> int:
@@ -868,12 +868,6 @@ def processors() -> int:
     from dask.system import CPU_COUNT  # slow to import
 
     return int(CPU_COUNT)
-
-
-def default_workers(threads: int) -> int:
-    """Worker processes that keep every processor busy."""
-    # Rounded down: threads of two workers on one processor would slow each other.
-    return max(1, processors() // threads)
 
 
 # --- arguments of dask-jobqueue
@@ -953,33 +947,14 @@ def _walltime_text(seconds: int, kind: str) -> str:
 _TLS_FOLDER = "/etc/dhsic/tls"
 
 
-def cluster_manifests(name: str, spec: ClusterSpec) -> list[dict[str, Any]]:
-    """Make a cluster that stays, with what guards and scales it.
-
-    Parameters
-    ----------
-    name : str
-        Name of all objects.
-    spec : ClusterSpec
-        Specification of the kind ``kubernetes``.
-
-    Returns
-    -------
-    list of dict
-        One document an object.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Traffic would be unencrypted, and that is not allowed.
-    """
-    return _objects(name, spec, "stays")
-
-
-def job_manifests(
-    name: str, spec: ClusterSpec, script: str, *, workers: bool, tasks: int
+def manifests(
+    name: str,
+    spec: ClusterSpec,
+    role: Literal["stays", "leads", "alone"] = "stays",
+    script: str = "",
+    tasks: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Make a pod that runs a script, beside workers, or one for every task of a sweep.
+    """Make a cluster that stays, or a pod that runs a script.
 
     Parameters
     ----------
@@ -987,11 +962,12 @@ def job_manifests(
         Name of all objects.
     spec : ClusterSpec
         Specification of the kind ``kubernetes``.
+    role : str
+        A cluster "stays", with what guards and scales it; a pod "leads" workers beside it, or runs
+        "alone", one for every task of a sweep.
     script : str
-        Shell of the pod, whose first argument is the file of the cluster.
-    workers : bool
-        Whether it has workers; without them it runs in one pod, and a sweep in one a task.
-    tasks : int
+        Shell of the pod, whose first argument is the file of the cluster that it leads.
+    tasks : int, optional
         Tasks of a sweep.
 
     Returns
@@ -1004,51 +980,43 @@ def job_manifests(
     InvalidArgumentError
         Traffic would be unencrypted, and that is not allowed.
     """
-    words = ["sh", "-c", script, "sh"]
-    if workers:
-        words.append(yaml_text([_seen_from_inside(name, spec).to_dict()]))
-    # `$$` is how Kubernetes writes a dollar sign, in whose place it puts $(NAME) otherwise.
-    command = [word.replace("$", "$$") for word in words]
-    return _objects(name, spec, "leads" if workers else "alone", tasks=tasks, command=command)
-
-
-def yaml_text(documents: list[Any]) -> str:
-    """Write documents as YAML that every reader takes for the same values."""
-    return yaml.dump_all(
-        documents, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=10**6
-    )
-
-
-class _Dumper(yaml.SafeDumper):
-    """Without anchors, and with text of several lines as a block, for those who read it."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-_Dumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
-    ),
-)
-
-
-def _objects(
-    name: str, spec: ClusterSpec, role: Literal["stays", "leads", "alone"], **chosen: Any
-) -> list[dict[str, Any]]:
     section = spec.kubernetes
     assert section is not None
-    tls, workers = _uses_tls(spec), role != "alone"
+    tls, workers = section.tls_secret is not None, role != "alone"
+    if not tls and not spec.insecure:
+        remedy = "make a secret of ca.crt, tls.crt and tls.key, or write 'insecure: true'"
+        refuse("tls_secret", "given, since traffic must be encrypted", None, remedy)
+    protocol = "tls" if tls else "tcp"
+    address = f"{protocol}://{name}-scheduler:8786"
+    files = {
+        word: f"{_TLS_FOLDER}/{file}"
+        for word, file in (("ca-file", "ca.crt"), ("cert", "tls.crt"), ("key", "tls.key"))
+        if tls
+    }
+    words = ["sh", "-c", script, "sh"]
+    if role == "leads":
+        # The cluster as a pod of it sees it: a scheduler that is there soon.
+        seen = ClusterSpec(
+            "scheduler",
+            memory=spec.memory,
+            tls=TLS(*files.values()) if tls else None,
+            insecure=spec.insecure,
+            timeout=spec.patience,
+            scheduler=SchedulerAt(address),
+        )
+        words.append(yaml_text([seen.to_dict()]))
     adaptive = workers and isinstance(spec.workers, Adaptive)
-    own, small = pod_amounts(1, job_limit(spec.memory)), pod_amounts(1, 2**30)
-    # Without workers the threads are those of the pod itself.
-    runner = own if workers else spec.pod_resources
-    words = {"ca-file": "ca.crt", "cert": "tls.crt", "key": "tls.key"}
+    pods = {
+        "scheduler": pod_amounts(1, 2**30),
+        "worker": spec.pod_resources,
+        # Without workers the threads are those of the pod itself.
+        "runner": pod_amounts(1, job_limit(spec.memory)) if workers else spec.pod_resources,
+    }
     values = {
-        **dict.fromkeys(("stays", "leads", "alone", "tasks", "command")),
-        **chosen,
-        role: True,
+        **{one: one == role or None for one in ("stays", "leads", "alone")},
+        "tasks": tasks,
+        # `$$` is how Kubernetes writes a dollar sign, in whose place it puts $(NAME) otherwise.
+        "command": [word.replace("$", "$$") for word in words],
         "clustered": workers,
         "name": name,
         "image": section.image,
@@ -1059,9 +1027,9 @@ def _objects(
         "secrets": [{"secretRef": {"name": secret}} for secret in section.secrets] or None,
         "tls": tls,
         "tls_secret": section.tls_secret,
-        "tls_words": [f"--tls-{k}={_TLS_FOLDER}/{file}" for k, file in words.items() if tls],
-        "protocol": "tls" if tls else "tcp",
-        "address": _address(name, tls),
+        "tls_words": [f"--tls-{word}={file}" for word, file in files.items()],
+        "protocol": protocol,
+        "address": address,
         "adaptive": adaptive,
         # The operator asks the scheduler for the number of workers where it adapts, from its pod.
         "host": "0.0.0.0" if adaptive else "127.0.0.1",
@@ -1070,11 +1038,9 @@ def _objects(
         "threads": spec.threads,
         "memory_limit": process_limit(spec.memory),
         "settings": [{"name": key, "value": text} for key, text in worker_environment().items()],
+        **{f"{pod}_resources": amounts for pod, amounts in pods.items()},
+        **{f"{pod}_memory": amounts["limits"]["memory"] for pod, amounts in pods.items()},
     }
-    pods = {"scheduler": small, "worker": spec.pod_resources, "runner": runner}
-    for pod, amounts in pods.items():
-        values[f"{pod}_resources"] = amounts
-        values[f"{pod}_memory"] = amounts["limits"]["memory"]
     text = Path(__file__).with_name("manifests.yaml").read_text("utf-8")
     filled: list[dict[str, Any]] = _filled(yaml.safe_load(text)["objects"], values)
     return filled
@@ -1102,27 +1068,23 @@ def _filled(part: Any, values: dict[str, Any]) -> Any:
     return part
 
 
-def _seen_from_inside(name: str, spec: ClusterSpec) -> ClusterSpec:
-    """The cluster for a pod of it: a scheduler that is there soon."""
-    tls = _uses_tls(spec)
-    files = [f"{_TLS_FOLDER}/{file}" for file in ("ca.crt", "tls.crt", "tls.key")]
-    return ClusterSpec(
-        "scheduler",
-        memory=spec.memory,
-        tls=TLS(*files) if tls else None,
-        insecure=spec.insecure,
-        timeout=spec.patience,
-        scheduler=SchedulerAt(_address(name, tls)),
+def yaml_text(documents: list[Any]) -> str:
+    """Write documents as YAML that every reader takes for the same values."""
+    return yaml.dump_all(
+        documents, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=10**6
     )
 
 
-def _address(name: str, tls: bool) -> str:
-    return f"{'tls' if tls else 'tcp'}://{name}-scheduler:8786"
+class _Dumper(yaml.SafeDumper):
+    """Without anchors, and with text of several lines as a block, for those who read it."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
-def _uses_tls(spec: ClusterSpec) -> bool:
-    assert spec.kubernetes is not None
-    if spec.kubernetes.tls_secret is None and not spec.insecure:
-        remedy = "make a secret of ca.crt, tls.crt and tls.key, or write 'insecure: true'"
-        refuse("tls_secret", "given, since traffic must be encrypted", None, remedy)
-    return spec.kubernetes.tls_secret is not None
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    ),
+)

@@ -37,7 +37,7 @@ from dhsic._validation import nearest
 from dhsic.cluster.spec import (
     ClusterSpec,
     job_arguments,
-    job_manifests,
+    manifests,
     on_node,
     plain_path,
     queue_class,
@@ -144,35 +144,31 @@ class SubmittedRun:
 
     def tasks(self) -> list[Task]:
         """The commands, of which there is one where it is no sweep."""
-        chosen = enumerate(itertools.product(*self.each.values()))
-        return [
-            self._task(values, self.folder / str(k) if self.each else self.folder)
-            for k, values in chosen
-        ]
-
-    def _task(self, values: tuple[str, ...], folder: Path) -> Task:
-        pods = self.where == "kubernetes"
-        here, base = (Path("/tmp"), Path("/tmp")) if pods else (folder, self.folder)
-        ours: dict[str, Any] = {
-            "--json": here / "result.json",
-            "--log-json": "-" if pods else here / "journal.jsonl",
-            "--checkpoint": here / "checkpoint",
-        }
-        if self.led:
-            ours["--cluster"] = base / "cluster.yaml"
-        else:
-            ours |= {"--threads": self.spec.threads, "--memory": f"{self.spec.memory}B"}
-        words = [str(word) for pair in ours.items() if pair[0] in self.takes for word in pair]
-        rest, options = list(self.words[self.depth :]), []
-        for name, value in zip(self.each, values, strict=True):
-            placed = [word.replace(f"{{{name}}}", value) for word in rest]
-            # Where the command does not say where a value belongs it is that of an option.
-            options += [] if placed != rest else [f"--{name}", value]
-            rest = placed
+        pods, found = self.where == "kubernetes", []
         command = self.words[: self.depth]
-        # Before the words of the user, in which a `--` ends the options.
-        given = (*command, *options, *rest)
-        return Task(given, (*command, *words, *options, *rest), values, folder)
+        for number, values in enumerate(itertools.product(*self.each.values())):
+            folder = self.folder / str(number) if self.each else self.folder
+            here, base = (Path("/tmp"), Path("/tmp")) if pods else (folder, self.folder)
+            ours: dict[str, Any] = {
+                "--json": here / "result.json",
+                "--log-json": "-" if pods else here / "journal.jsonl",
+                "--checkpoint": here / "checkpoint",
+            }
+            if self.led:
+                ours["--cluster"] = base / "cluster.yaml"
+            else:
+                ours |= {"--threads": self.spec.threads, "--memory": f"{self.spec.memory}B"}
+            words = [str(word) for pair in ours.items() if pair[0] in self.takes for word in pair]
+            rest, options = list(self.words[self.depth :]), []
+            for name, value in zip(self.each, values, strict=True):
+                placed = [word.replace(f"{{{name}}}", value) for word in rest]
+                # Where the command does not say where a value belongs it is that of an option.
+                options += [] if placed != rest else [f"--{name}", value]
+                rest = placed
+            # Before the words of the user, in which a `--` ends the options.
+            given = (*command, *options, *rest)
+            found.append(Task(given, (*command, *words, *options, *rest), values, folder))
+        return found
 
     def write(self, text: str) -> None:
         """Make the folder, as a whole or not at all.
@@ -203,13 +199,9 @@ class SubmittedRun:
             )
             raise ClusterError(msg) from error
 
-    def job(self) -> str | None:
-        """The queue's name of the job; None before a queue took the run."""
-        return _job_in(self.folder)
 
-
-def _job_in(folder: Path) -> str | None:
-    # One of a sweep may have submitted itself as a job of its own.
+def job_in(folder: Path) -> str | None:
+    """The queue's name of a job, that of a run or of one task; None before a queue took it."""
     with suppress(FileNotFoundError):
         return (folder / "job").read_text("utf-8").strip()
     return None
@@ -334,8 +326,8 @@ def render(run: SubmittedRun) -> str:
     tasks = run.tasks()
     if run.where == "kubernetes":
         script = _filled("pod.sh", choice=_choice(run, QUEUES[run.where]["index"]))
-        documents = job_manifests(run.name, run.spec, script, workers=run.led, tasks=len(tasks))
-        return yaml_text(documents)
+        role: Literal["leads", "alone"] = "leads" if run.led else "alone"
+        return yaml_text(manifests(run.name, run.spec, role, script, len(tasks)))
     queue, jobs = QUEUES[run.where], run.spec.jobs
     python, timer = sys.executable, ""
     # Elsewhere than in a queue it has no time that could be over.
@@ -430,11 +422,25 @@ def submit_run(run: SubmittedRun, text: str) -> str:
     """
     # Before the queue is asked, which may start the job at once.
     run.write(text)
+    queue, count, most = QUEUES[run.where], len(run.tasks()), run.spec.bounds.maximum
+    words = queue["sweep"] if run.each else queue["submit"]
     try:
-        job = _submitted(run, text)
-    except BaseException:
+        # From stdin: a script in a file could change before the queue reads it.
+        said = _asked(run, words, given=text, last=count - 1, count=count, most=most)
+        if (match := re.search(queue["job"], said)) is None:
+            msg = f"{run.where} must answer with the number of a job, got {said[:80]!r}"
+            raise ClusterError(msg)
+    except BaseException as error:
+        if run.where == "kubernetes" and isinstance(error, ClusterError):
+            with suppress(ClusterError):
+                # kubectl applies one object after another: those before the refusal are there.
+                end_job(run, run.name)
         shutil.rmtree(run.folder, ignore_errors=True)
+        for reason, remedy in queue.get("refused", {}).items():
+            if reason in str(error):
+                raise ClusterError(remedy) from error
         raise
+    job = match[0] or run.name
     try:
         write_whole(run.folder / "job", f"{job}\n")
     except BaseException:
@@ -442,28 +448,6 @@ def submit_run(run: SubmittedRun, text: str) -> str:
         end_job(run, job)
         raise
     return job
-
-
-def _submitted(run: SubmittedRun, text: str) -> str:
-    queue, count = QUEUES[run.where], len(run.tasks())
-    words = queue["sweep"] if run.each else queue["submit"]
-    most = run.spec.bounds.maximum
-    try:
-        # From stdin: a script in a file could change before the queue reads it.
-        said = _asked(run, words, given=text, last=count - 1, count=count, most=most)
-    except ClusterError as error:
-        if run.where == "kubernetes":
-            with suppress(ClusterError):
-                # kubectl applies one object after another: those before the refusal are there.
-                end_job(run, run.name)
-        for reason, remedy in queue.get("refused", {}).items():
-            if reason in str(error):
-                raise ClusterError(remedy) from error
-        raise
-    if (match := re.search(queue["job"], said)) is None:
-        msg = f"{run.where} must answer with the number of a job, got {said[:80]!r}"
-        raise ClusterError(msg)
-    return match[0] or run.name
 
 
 def _asked(run: SubmittedRun, words: str, job: str = "", given: str = "", **values: Any) -> str:
@@ -490,7 +474,7 @@ def _asked(run: SubmittedRun, words: str, job: str = "", given: str = "", **valu
 
 def standings(run: SubmittedRun) -> list[Standing]:
     """Ask the queue, and look at what the commands left behind: where each of them stands."""
-    tasks, job = run.tasks(), run.job()
+    tasks, job = run.tasks(), job_in(run.folder)
     if job is None:
         return ["not submitted" for _ in tasks]
     phase: Standing | Literal["ended"] = "ended"
@@ -505,7 +489,8 @@ def standings(run: SubmittedRun) -> list[Standing]:
             interrupted = code in (130, 143)
             found.append(over if interrupted else "failed" if code else "finished")
             continue
-        own = _job_in(task.folder) if run.each else None
+        # One of a sweep may have submitted itself as a job of its own.
+        own = job_in(task.folder) if run.each else None
         now = phase if own is None else _phase(run, own)
         begun = not run.each or any(task.folder.iterdir())
         found.append(over if now == "ended" else now if begun else "waiting")
@@ -536,7 +521,7 @@ def cancel_run(run: SubmittedRun, job: str) -> None:
     """End the job and all that it started; what it has done stays in its folder."""
     mark = run.folder / "cancelled"
     mark.touch()  # first, or who follows it sees a failure
-    own = (_job_in(task.folder) for task in run.tasks() if run.each)
+    own = (job_in(task.folder) for task in run.tasks() if run.each)
     try:
         for each in (job, *filter(None, own)):
             end_job(run, each)
@@ -663,7 +648,7 @@ def trouble(run: SubmittedRun, *, ended: bool) -> str | None:
     str or None
         The name of a pod, what is wrong and what to do; None where nothing is known.
     """
-    job, pods = run.job(), []
+    job, pods = job_in(run.folder), []
     if run.where == "kubernetes" and job is not None:
         with suppress(ClusterError):
             pods = _pods(run, job)

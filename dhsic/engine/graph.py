@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -29,12 +29,12 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.passes import (
+    Block,
     GroupBlock,
     Indices,
     Pass,
     Ranges,
     RowBlock,
-    RowGroups,
     Source,
     add,
     is_cut,
@@ -55,13 +55,10 @@ from dhsic.engine.runtime import (
 )
 
 State = TypeVar("State")
-Value = TypeVar("Value")
 Arrays = tuple[NDArray[Any], ...]
-Finite = bool | tuple[bool, ...]
 Span = tuple[int, int]
 Spans = tuple[Span, ...]
 Tell = Callable[[int], None]
-Near = Callable[[int], AbstractContextManager[Any]]
 
 _MOST_SHARDS = 128
 # Threads pass the lock of the interpreter on at every small array, so that two take longer over
@@ -76,17 +73,6 @@ _TASKS_OF_A_THREAD = 2
 
 
 # Tasks, and where they run.
-
-
-class Job(NamedTuple):
-    """Tasks to compute."""
-
-    leaves: list[Any]
-    """Tasks that do the work."""
-    amounts: list[int]
-    """How much of it each does."""
-    wanted: list[Any]
-    """Tasks whose results are wanted: leaves, or what combines them."""
 
 
 def as_task(function: Callable[..., Any]) -> Any:
@@ -141,18 +127,27 @@ def computed(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
     return values if runtime.client is None else fetched(values, runtime.client)
 
 
-def compute(job: Job, runtime: Runtime, tell: Tell) -> list[Any]:
+def compute(
+    leaves: list[tuple[Any, int]], wanted: list[Any], runtime: Runtime, tell: Tell
+) -> list[Any]:
     """Compute what is wanted, in order, and tell how much every leaf did when it is done.
 
-    The job is empty afterwards, so that a traceback does not keep the sent data.
+    Both lists are empty afterwards, so that a traceback does not keep the sent data.
+
+    Parameters
+    ----------
+    leaves : list of (task, int)
+        Tasks that do the work, and how much of it each does.
+    wanted : list of tasks
+        Leaves, or what combines them.
     """
-    amounts = {leaf.key: amount for leaf, amount in zip(job.leaves, job.amounts, strict=True)}
-    if runtime.client is None:
-        return _on_threads(job, amounts, runtime.threads, tell)
-    return _on_client(job, amounts, runtime.client, tell)
-
-
-def _on_threads(job: Job, amounts: dict[str, int], threads: int, tell: Tell) -> list[Any]:
+    amounts = {leaf.key: amount for leaf, amount in leaves}
+    if runtime.client is not None:
+        tasks = {task.key: task for task in [*(leaf for leaf, _ in leaves), *wanted]}
+        keys = [task.key for task in wanted]
+        leaves.clear()
+        wanted.clear()
+        return _on_client(tasks, keys, amounts, runtime.client, tell)
     import dask
     from dask.callbacks import Callback
 
@@ -160,25 +155,23 @@ def _on_threads(job: Job, amounts: dict[str, int], threads: int, tell: Tell) -> 
         if key in amounts:
             tell(amounts[key])
 
-    wanted = tuple(job.wanted)
+    tops = tuple(wanted)
     # The graph alone holds the tasks from here on, so that each can be freed when it is done.
-    job.leaves.clear()
-    job.wanted.clear()
+    leaves.clear()
+    wanted.clear()
+    place: dict[str, Any] = {"scheduler": "threads", "num_workers": runtime.threads}
     # Fused tasks would have other keys, by which the work that is done is told.
     with one_blas_thread(), Callback(posttask=finished):
-        return list(
-            dask.compute(*wanted, scheduler="threads", num_workers=threads, optimize_graph=False)
-        )
+        return list(dask.compute(*tops, **place, optimize_graph=False))
 
 
-def _on_client(job: Job, amounts: dict[str, int], client: Any, tell: Tell) -> list[Any]:
-    tasks = {task.key: task for task in [*job.leaves, *job.wanted]}
-    wanted = [task.key for task in job.wanted]
+def _on_client(
+    tasks: dict[str, Any], wanted: list[str], amounts: dict[str, int], client: Any, tell: Tell
+) -> list[Any]:
     # Dask would look through all keys for every task, and the scheduler drops what is not needed.
     sent = client.compute(list(tasks.values()), optimize_graph=False)
     futures = dict(zip(tasks, sent, strict=True))
-    for emptied in (tasks, job.leaves, job.wanted):
-        emptied.clear()
+    tasks.clear()
     # An error or a cancelled task ends the run here, and not when all others are done.
     try:
         for future in as_they_finish(list(futures.values()), client):
@@ -299,14 +292,6 @@ class Work(NamedTuple):
         return unpacked, (Work, pickled(tuple(self)))
 
 
-class _Node(NamedTuple):
-    """A task of the tree that combines."""
-
-    task: Any
-    leaf: int
-    """The number of the first leaf from there on that is computed."""
-
-
 @dataclass(frozen=True)
 class Tree:
     """Leaves, and how their partial results are combined: a few at a time and in their order.
@@ -331,11 +316,6 @@ class Tree:
     state_bytes: int = 0
     parts: Callable[[list[Leaf]], list[list[Any]]] | None = None
 
-    def keeping(self, checkpoint: Checkpoint, name: str, determined_by: Any) -> Tree:
-        """The same tree, whose shards are kept; a TypeError as for `Checkpoint.shards`."""
-        shards = checkpoint.shards(name, len(self.shards), determined_by)
-        return replace(self, work=self.work._replace(shards=shards))
-
     @cached_property
     def shards(self) -> list[list[Leaf]]:
         """Leaves of every shard: whole subtrees, as few as are enough.
@@ -348,35 +328,54 @@ class Tree:
             size *= self.fan_in
         return [self.leaves[i : i + size] for i in range(0, len(self.leaves), size)]
 
-    def run(self, runtime: Runtime, listener: Listener, started: PassStarted) -> list[Partial[Any]]:
-        """The combined partial result, or all of them, of which shards that are there are read."""
+    def run(
+        self,
+        started: PassStarted,
+        runtime: Runtime,
+        listener: Listener,
+        checkpoint: Checkpoint | None = None,
+        determined_by: Any = None,
+    ) -> tuple[list[Any], PassFinished]:
+        """The combined state, or all of them, and the event of the end.
+
+        The tree depends on the blocks alone, so that the same blocks give the same bits wherever
+        and in whatever order they ran, or were kept.
+
+        Parameters
+        ----------
+        started : PassStarted
+            The event of the start.
+        runtime : Runtime
+            Where tasks run.
+        listener : callable
+            Receives events.
+        checkpoint : Checkpoint, optional
+            Keeps the shards.
+        determined_by : object, optional
+            As of `Checkpoint.shards`.
+        """
+        began = time.perf_counter()
+        tree = self
+        if checkpoint is not None:
+            shards = checkpoint.shards(started.name, len(self.shards), determined_by)
+            tree = replace(self, work=self.work._replace(shards=shards))
 
         def tell(amount: int) -> None:
             listener(BlockFinished(started.name, amount, started.unit))
 
-        shards, done = self.work.shards, list[Partial[Any]]()
-        if runtime.client is None and shards is None and self.parts is None:
-            listener(started)
-            done = self._in_this_thread(runtime.threads, tell)
-            if len(done) == len(self.leaves):
-                return done
-            rest = replace(self, leaves=self.leaves[len(done) :])
-            return [*done, *compute(rest.job(frozenset(), runtime), runtime, tell)]
-        # Until nothing is broken: every turn removes at least one broken shard.
-        while True:
-            there = shards.present() if shards is not None else frozenset[int]()
-            kept = [leaf for number in there for leaf in self.shards[number]]
-            amount = sum(leaf.amount for leaf in kept)
-            listener(replace(started, resumed=amount, resumed_parts=len(kept)))
-            try:
-                return compute(self.job(there, runtime), runtime, tell)
-            except MissingShardError as missing:
-                assert shards is not None
-                # All that are broken are found at once, or each would end the pass once more.
-                look = as_task(shards.fault)
-                looks = [look(number) for number in sorted(there - {missing.number})]
-                for broken in filter(None, [missing, *computed(looks, runtime)]):
-                    shards.drop(broken)
+        with explained_failures(checkpoint):
+            if runtime.client is None and checkpoint is None and self.parts is None:
+                listener(started)
+                partials = tree._in_this_thread(runtime.threads, tell)
+                if rest := self.leaves[len(partials) :]:
+                    tasks = replace(tree, leaves=rest)._tasks(frozenset(), runtime)
+                    partials += compute(*tasks, runtime, tell)
+            else:
+                partials = tree._kept_or_computed(started, runtime, listener, tell)
+        spent = sum(one.seconds for one in partials)
+        done = started.finished(time.perf_counter() - began, spent)
+        listener(done)
+        return [one.state for one in partials], done
 
     def _in_this_thread(self, threads: int, tell: Tell) -> list[Partial[Any]]:
         """The first leaves, where no graph is worth its while: of one, or of quick ones."""
@@ -392,66 +391,71 @@ class Tree:
                 tell(leaf.amount)
         return done
 
-    def job(self, there: frozenset[int], runtime: Runtime) -> Job:
-        """The tasks of the shards that are not there, and the tree that combines all."""
+    def _kept_or_computed(
+        self, started: PassStarted, runtime: Runtime, listener: Listener, tell: Tell
+    ) -> list[Partial[Any]]:
+        shards = self.work.shards
+        # Until nothing is broken: every turn removes at least one broken shard.
+        while True:
+            there = frozenset[int]() if shards is None else shards.present()
+            kept = [leaf for number in there for leaf in self.shards[number]]
+            amount = sum(leaf.amount for leaf in kept)
+            listener(replace(started, resumed=amount, resumed_parts=len(kept)))
+            try:
+                return compute(*self._tasks(there, runtime), runtime, tell)
+            except MissingShardError as missing:
+                assert shards is not None
+                # All that are broken are found at once, or each would end the pass once more.
+                look = as_task(shards.fault)
+                looks = [look(number) for number in sorted(there - {missing.number})]
+                for broken in filter(None, [missing, *computed(looks, runtime)]):
+                    shards.drop(broken)
+
+    def _tasks(
+        self, there: frozenset[int], runtime: Runtime
+    ) -> tuple[list[tuple[Any, int]], list[Any]]:
+        """Leaves of the shards that are not there, with their amounts, and what is wanted of all.
+
+        Neighbours share a worker where partial results are large: these are added where they are,
+        and few of them travel. A worker is a wish: where it is lost, or behind others, these take
+        over what is left.
+        """
         missing = [leaf for k, shard in enumerate(self.shards) if k not in there for leaf in shard]
         parts = iter(self.parts(missing) if self.parts is not None else itertools.repeat([]))
-        shared, leaves = held(self.work, runtime), list[Any]()
-        near = _neighbours_together(len(missing), self.state_bytes, runtime)
-        run, shards = as_task(run_leaf), self.work.shards
+        shared, leaves = held(self.work, runtime), list[tuple[Any, int]]()
+        run, combine, shards = as_task(run_leaf), as_task(_combine), self.work.shards
+        # The scheduler is asked for its workers only where it matters to which a task goes.
+        placed = runtime.client is not None and self.state_bytes >= _TRAVELS_LIGHT
+        threads = threads_of_workers(runtime.client) if placed else {}
+        slots = [worker for worker in sorted(threads) for _ in range(threads[worker])]
 
-        def node(leaf: Leaf) -> _Node:
-            with near(len(leaves)):
-                leaves.append(run(shared, leaf.at, *next(parts), dask_key_name=leaf.key))
-            return _Node(leaves[-1], len(leaves) - 1)
+        def task(leaf: Leaf) -> Any:
+            near: AbstractContextManager[Any] = nullcontext()
+            if slots:
+                import dask
+
+                worker = slots[len(leaves) * len(slots) // len(missing)]
+                near = dask.annotate(workers=[worker], allow_other_workers=True)
+            with near:
+                made = run(shared, leaf.at, *next(parts), dask_key_name=leaf.key)
+            leaves.append((made, leaf.amount))
+            return made
+
+        def combined(level: list[Any]) -> list[Any]:
+            # Always in the order of the rows: sums depend on it.
+            while len(level) > 1:
+                starts = range(0, len(level), self.fan_in)
+                level = [combine(shared, *level[i : i + self.fan_in]) for i in starts]
+            return level
 
         tops = []
         for number, shard in enumerate(self.shards):
             if shards is not None and number in there:
-                tops.append(_Node(as_task(shards.load)(number), len(leaves)))
+                tops.append(as_task(shards.load)(number))
                 continue
-            (top,) = self._combined(shared, list(map(node, shard)), near)
-            if shards is not None:
-                with near(top.leaf):
-                    top = top._replace(task=as_task(shards.write)(number, top.task))
-            tops.append(top)
-        if self.fan_in > 1:
-            tops = self._combined(shared, tops, near)
-        return Job(leaves, [leaf.amount for leaf in missing], [top.task for top in tops])
-
-    def _combined(self, shared: Any, level: list[_Node], near: Near) -> list[_Node]:
-        """The task that combines tasks, always in the order of the rows: sums depend on it."""
-        combine = as_task(_combine)
-        while len(level) > 1:
-            parts = [level[i : i + self.fan_in] for i in range(0, len(level), self.fan_in)]
-            level = []
-            for part in parts:
-                with near(part[0].leaf):
-                    task = combine(shared, *(node.task for node in part))
-                    level.append(_Node(task, part[0].leaf))
-        return level
-
-
-def _neighbours_together(leaves: int, state: int, runtime: Runtime) -> Near:
-    """Contexts to make tasks in, by the number of a leaf, in which neighbours share a worker.
-
-    Partial results are then added where they are, and few of them travel. A worker is a wish: where
-    it is lost, or behind others, these take over what is left.
-    """
-    # The scheduler is asked for its workers only where it matters to which a task goes.
-    placed = runtime.client is not None and state >= _TRAVELS_LIGHT
-    threads = threads_of_workers(runtime.client) if placed else {}
-    slots = [worker for worker in sorted(threads) for _ in range(threads[worker])]
-    if not slots:
-        return lambda _: nullcontext()
-    import dask
-
-    def near(leaf: int) -> Any:
-        # what is kept of a run that ended early may follow the last leaf
-        worker = slots[min(leaf, leaves - 1) * len(slots) // max(leaves, 1)]
-        return dask.annotate(workers=[worker], allow_other_workers=True)
-
-    return near
+            (top,) = combined(list(map(task, shard)))
+            tops.append(top if shards is None else as_task(shards.write)(number, top))
+        return leaves, combined(tops) if self.fan_in > 1 else tops
 
 
 def run_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Partial[Any]:
@@ -481,8 +485,7 @@ def _combine(work: Work, first: Partial[Any], *others: Partial[Any]) -> Partial[
 def _reduce_blocks(
     reduction: Pass[State],
     sources: tuple[Source | None, ...],
-    finite: Finite,
-    groups: RowGroups | None,
+    finite: tuple[bool, ...],
     budget: Budget | None,
     spans: Spans,
     *parts: NDArray[Any],
@@ -492,7 +495,7 @@ def _reduce_blocks(
     A source is None where its blocks travel to the task, in the order of the sources.
     """
     numbers = [number for number, source in enumerate(sources) if source is None]
-    given, blocks = iter(parts), dict[Span, RowBlock | GroupBlock]()
+    given, blocks, groups = iter(parts), dict[Span, Block](), reduction.groups
     for start, stop in dict.fromkeys(spans):
         # Arrays may arrive unaligned, and NumPy would sum those in another order.
         travelled = {number: np.require(next(given), requirements="A") for number in numbers}
@@ -510,46 +513,18 @@ def _reduce_blocks(
     return reduction.chunk(*(blocks[span] for span in spans))
 
 
-def run_tree(
-    tree: Tree,
-    started: PassStarted,
-    runtime: Runtime,
-    listener: Listener,
-    checkpoint: Checkpoint | None,
-) -> tuple[list[Any], PassFinished]:
-    """The combined state, or all of them, and the record of the pass.
-
-    The tree depends on the blocks alone, so that the same blocks give the same bits wherever and in
-    whatever order they ran, or were kept.
-    """
-    began = time.perf_counter()
-    with explained_failures(checkpoint):
-        partials = tree.run(runtime, listener, started)
-    spent = sum(one.seconds for one in partials)
-    done = started.finished(time.perf_counter() - began, spent)
-    listener(done)
-    return [one.state for one in partials], done
-
-
 def tree_of(
     reduction: Pass[Any],
     sources: Sequence[Source],
     plan: PassPlan,
     runtime: Runtime,
-    finite: Finite,
+    finite: tuple[bool, ...],
 ) -> Tree:
     """The leaves of a pass, one a block or a pair of them, and the tree that combines them."""
     budget, prefix = runtime.budget, f"{plan.name.replace(' ', '-')}-{uuid.uuid4().hex}"
     ways = zip(sources, plan.ways, strict=True)
     shared = tuple(source if way == "read" else None for source, way in ways)
-    run = partial(_reduce_blocks, reduction, shared, finite, plan.groups, budget)
-
-    def parts(leaves: list[Leaf]) -> list[list[Any]]:
-        needed = {span for leaf in leaves for span in leaf.at}
-        blocks = blocks_of(sources, plan, needed, runtime)
-        return [
-            [part for span in dict.fromkeys(leaf.at) for part in blocks[span]] for leaf in leaves
-        ]
+    run = partial(_reduce_blocks, reduction, shared, finite, budget)
 
     rows = dict(zip(pairwise(plan.bounds), plan.block_rows.tolist(), strict=True))
     unit = "rows" if plan.groups is None else "groups of rows"
@@ -566,61 +541,50 @@ def tree_of(
         leaves,
         plan.fan_in,
         plan.bytes_to_driver,
-        parts if None in shared else None,
+        partial(_travelling, sources, plan, runtime) if None in shared else None,
     )
 
 
 # Blocks that tasks do not read by themselves: computed by a graph, cut from chunks, or sent.
 
 
-def blocks_of(
-    sources: Sequence[Source], plan: PassPlan, needed: Iterable[Span], runtime: Runtime
-) -> dict[Span, list[Any]]:
-    """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
-    spans = sorted(needed)
-    lazy = _lazy_blocks(sources, plan, spans, runtime) if spans else {}
-    if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
-        begun = iter(begin([block for column in lazy.values() for block in column], runtime))
-        lazy = {number: list(itertools.islice(begun, len(spans))) for number in lazy}
-    columns = [
-        lazy[number]
-        if number in lazy
-        else [ship(runtime.client, read_ranges(source, plan.ranges(*span))) for span in spans]
-        for number, source in enumerate(sources)
-        if spans and plan.ways[number] != "read"
-    ]
-    return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
-
-
-def _lazy_blocks(
-    sources: Sequence[Source], plan: PassPlan, spans: Sequence[Span], runtime: Runtime
-) -> dict[int, list[Any]]:
-    """Delayed blocks of the sources that a graph computes or whose chunks are cut, by number."""
+def _travelling(
+    sources: Sequence[Source], plan: PassPlan, runtime: Runtime, leaves: list[Leaf]
+) -> list[list[Any]]:
+    """For every leaf the blocks that must travel to it, in the order of their sources."""
+    spans = sorted({span for leaf in leaves for span in leaf.at})
+    ranges = [plan.ranges(*span) for span in spans]
+    columns: dict[int, list[Any]] = {}
     # Columns of one array share the tasks that read its chunks.
-    delayed = [numbers for numbers in together(sources) if plan.ways[numbers[0]] in MADE]
-    # Rows of groups lie in as many ranges as there are rows: they are looked at where needed alone.
-    if not delayed:
-        return {}
-    # Bounds of all ranges cut the rows, so that every range is made of whole pieces.
+    made = [at for at in together(sources) if spans and plan.ways[at[0]] in MADE]
+    # Bounds of all ranges cut the rows, so that every range is made of whole pieces. Rows of groups
+    # lie in as many ranges as there are rows: they are looked at where needed alone.
     bounds = list(plan.bounds)
-    if plan.groups is not None:
+    if made and plan.groups is not None:
         bounds = edges([plan.ranges(*span) for span in pairwise(plan.bounds)], plan.n)
-    at, join = {row: number for number, row in enumerate(bounds)}, as_task(np.concatenate)
-    ranges = [[slice(at[a], at[b]) for a, b in plan.ranges(*span)] for span in spans]
+    number_of, join = {row: number for number, row in enumerate(bounds)}, as_task(np.concatenate)
 
-    def joined(pieces: Sequence[Sequence[Any]]) -> list[Any]:
-        blocks = [[p for at in block for some in pieces[at] for p in some] for block in ranges]
-        return [parts[0] if len(parts) == 1 else join(parts) for parts in blocks]
+    def joined(pieces: Sequence[Sequence[Any]], block: Ranges) -> Any:
+        cuts = (pieces[number_of[start] : number_of[stop]] for start, stop in block)
+        parts = [piece for some in cuts for between in some for piece in between]
+        return parts[0] if len(parts) == 1 else join(parts)
 
-    lazy: dict[int, list[Any]] = {}
-    for numbers in delayed:
+    for numbers in made:
         same = [sources[number] for number in numbers]
         if plan.ways[numbers[0]] == "graph":
             pieces = iter([[[block] for block in source.lazy(bounds)] for source in same])
         else:
             pieces = _cut_chunks(same, plan, bounds, runtime.budget)
-        lazy.update(zip(numbers, map(joined, pieces), strict=True))
-    return lazy
+        for number, some in zip(numbers, pieces, strict=True):
+            columns[number] = [joined(some, block) for block in ranges]
+    if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
+        begun = iter(begin([block for column in columns.values() for block in column], runtime))
+        columns = {number: list(itertools.islice(begun, len(spans))) for number in columns}
+    for number, source in enumerate(sources):
+        if plan.ways[number] == "sent":
+            columns[number] = [ship(runtime.client, read_ranges(source, some)) for some in ranges]
+    blocks = {span: [columns[m][i] for m in sorted(columns)] for i, span in enumerate(spans)}
+    return [[part for span in dict.fromkeys(leaf.at) for part in blocks[span]] for leaf in leaves]
 
 
 def _cut_chunks(
@@ -760,7 +724,8 @@ class LazyRows:
     @cached_property
     def _tasks(self) -> list[Any]:
         """A task for every block, made when the first is needed."""
-        tree = tree_of(self.reduction, self.sources, self.plan, self.runtime, finite=True)
+        finite = (True,) * len(self.sources)
+        tree = tree_of(self.reduction, self.sources, self.plan, self.runtime, finite)
         work, rows = held(tree.work, self.runtime), as_task(_rows_of_leaf)
         parts = tree.parts(tree.leaves) if tree.parts else [[]] * len(tree.leaves)
         return [rows(work, leaf.at, *some) for leaf, some in zip(tree.leaves, parts, strict=True)]
@@ -830,9 +795,9 @@ class LazyRows:
         for first in range(0, plan.blocks, step):
             # Each task of a Dask array knows the graph of all blocks: only its own is sent.
             tasks = list(dask.optimize(*self._tasks[first : first + step]))
-            job = Job(tasks, sizes[first : first + step], list(tasks))
+            leaves = list(zip(tasks, sizes[first : first + step], strict=True))
             with explained_failures():
-                values = compute(job, self.runtime, tell)
+                values = compute(leaves, tasks, self.runtime, tell)
             yield from values
         seconds = time.perf_counter() - began
         self.listener(plan.started.finished(seconds, seconds))

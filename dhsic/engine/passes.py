@@ -288,14 +288,8 @@ class Moves(Protocol):
 # States of blocks of rows apart.
 
 
-class BlockStates(NamedTuple):
-    """States of some of the blocks."""
-
-    numbers: tuple[int, ...]
-    """Of these blocks, ascending."""
-    rows: tuple[int, ...]
-    """In each."""
-    states: tuple[Any, ...]
+BlockStates = tuple[tuple[int, Any] | None, ...]
+"""Rows and state of every block; None of blocks that have no rows yet."""
 
 
 @dataclass(frozen=True)
@@ -344,29 +338,29 @@ class BlockwisePass(Pass[BlockStates]):
     def chunk(self, block: Block) -> BlockStates:
         """The states of the blocks that have rows among these."""
         pieces = self._of_groups(block) if isinstance(block, GroupBlock) else self._of_rows(block)
-        told = [(number, piece.rows, self.whole.chunk(piece)) for number, piece in pieces]
-        return BlockStates(*(tuple(column) for column in zip(*told, strict=True)))
+        found = {number: (piece.rows, self.whole.chunk(piece)) for number, piece in pieces}
+        return tuple(map(found.get, range(self.blocks)))
 
     def combine(self, left: BlockStates, right: BlockStates) -> BlockStates:
         """Combine the states of each block."""
-        found = {number: (rows, state) for number, rows, state in zip(*left, strict=True)}
-        for number, rows, state in zip(*right, strict=True):
-            if number in found:
-                rows += found[number][0]
-                state = self.whole.combine(found[number][1], state)
-            found[number] = rows, state
-        numbers = tuple(sorted(found))
-        rows_of, states = zip(*(found[number] for number in numbers), strict=True)
-        return BlockStates(numbers, rows_of, states)
+
+        def both(one: tuple[int, Any] | None, other: tuple[int, Any] | None) -> Any:
+            if one is None or other is None:
+                return one or other
+            return one[0] + other[0], self.whole.combine(one[1], other[1])
+
+        return tuple(map(both, left, right))
 
     def total(self, found: BlockStates) -> Any:
         """The state of all rows."""
-        return reduce(self.whole.combine, found.states)
+        return reduce(self.whole.combine, (one[1] for one in found if one is not None))
 
     def others(self, total: Any, found: BlockStates, number: int) -> Any:
         """The state of the rows outside of a block, as if they were as many."""
-        at, n = found.numbers.index(number), sum(found.rows)
-        return self.whole.without(total, found.states[at], n / (n - found.rows[at]))
+        part = found[number]
+        assert part is not None
+        n = sum(one[0] for one in found if one is not None)
+        return self.whole.without(total, part[1], n / (n - part[0]))
 
     def _of_groups(self, block: GroupBlock) -> Iterator[tuple[int, GroupBlock]]:
         size, moving = block.groups.size, block.n_groups * block.groups.size
@@ -714,7 +708,7 @@ def read_block(
     sources: Sequence[Source | None],
     ranges: Sequence[tuple[int, int]],
     computed: dict[int, NDArray[Any]],
-    finite: bool | tuple[bool, ...],
+    finite: tuple[bool, ...],
 ) -> tuple[NDArray[Any], ...]:
     """Read the same rows of every source.
 
@@ -726,8 +720,8 @@ def read_block(
         Rows, one range after another.
     computed : dict of int to ndarray
         Blocks that a Dask graph has computed, by the number of their source.
-    finite : bool or tuple of bool
-        Refuse NaN and infinity, of all variables or of each.
+    finite : tuple of bool
+        Whether NaN and infinity are refused in every variable.
 
     Raises
     ------
@@ -744,8 +738,7 @@ def read_block(
         blocks.update(zip(numbers, _read_together(same, ranges), strict=True))
     values = tuple(blocks[number] for number in range(len(sources)))
     # In the task that has read them: a pass of its own would read all data twice.
-    refuses = finite if isinstance(finite, tuple) else (finite,) * len(values)
-    checked = (block for block, refused in zip(values, refuses, strict=True) if refused)
+    checked = (block for block, refused in zip(values, finite, strict=True) if refused)
     if not all(np.isfinite(block).all() for block in checked):
         msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)

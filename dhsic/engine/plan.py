@@ -302,7 +302,7 @@ class Plan(BarResult):
             self.peak_driver_bytes,
         )
 
-    @property
+    @cached_property
     def peak_driver_bytes(self) -> int:
         """Predicted peak bytes of this process, without the data that its user holds."""
         peak, held = self.closing_bytes, 0
@@ -316,7 +316,7 @@ class Plan(BarResult):
             peak += _OF_SCHEDULER + _OF_TASK * tasks
         return self.baseline_bytes + self.kept_bytes + peak
 
-    @property
+    @cached_property
     def peak_worker_bytes(self) -> int:
         """Predicted peak bytes of one worker process, or of this process with threads."""
         if self.runtime.client is None:

@@ -21,11 +21,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -117,17 +116,17 @@ class Runtime:
         return self.most_threads or -(-self.threads // self.workers)
 
     @classmethod
-    def here(cls, threads: int | None, memory: int) -> Runtime:
-        """Threads of this process; one a processor where not given."""
-        if threads is None:
-            from dask.system import CPU_COUNT  # slow to import
+    def of(cls, client: Any, threads: int | None, memory: int) -> Runtime:
+        """The workers of a client, of which the first may still be on its way, or threads here.
 
-            threads = CPU_COUNT
-        return cls(check_integer("threads", threads, minimum=1), memory)
+        Without a client and a number of threads, there is a thread for every processor.
+        """
+        if client is None:
+            if threads is None:
+                from dask.system import CPU_COUNT  # slow to import
 
-    @classmethod
-    def on(cls, client: Any, memory: int, threads: int | None = None) -> Runtime:
-        """The workers of a client, of which the first may still be on its way."""
+                threads = CPU_COUNT
+            return cls(check_integer("threads", threads, minimum=1), memory)
         check_client(client, threads)
         try:
             counts = threads_of_workers(client)
@@ -181,14 +180,12 @@ def current_client() -> Any:
 
 # Graphs of a user's data.
 
-GraphPlace = Mapping[str, Any]
-"""Options of `dask.compute`; none for the scheduler that Dask takes by itself."""
-_PLACE: ContextVar[GraphPlace] = ContextVar("_PLACE", default=MappingProxyType({}))
-graph_place: Callable[[], GraphPlace] = _PLACE.get
-"""Where graphs are computed here."""
+GRAPH_PLACE: ContextVar[tuple[Any, int | None]] = ContextVar("place", default=(None, None))
+"""Client and threads, of which a user gave one or none, where graphs are computed here."""
 
 
-def graphs_on(client: Any, threads: int | None) -> AbstractContextManager[None]:
+@contextmanager
+def graphs_on(client: Any, threads: int | None) -> Iterator[None]:
     """Compute graphs where a user has a run take place: on a client, or on threads of this process.
 
     Raises
@@ -198,28 +195,23 @@ def graphs_on(client: Any, threads: int | None) -> AbstractContextManager[None]:
     """
     if client is not None:
         check_client(client, threads)
-        return graphs_at({"scheduler": client})
-    if threads is None:
-        return graphs_at({})
-    count = check_integer("threads", threads, minimum=1)
-    return graphs_at({"scheduler": "threads", "num_workers": count})
-
-
-@contextmanager
-def graphs_at(place: GraphPlace) -> Iterator[None]:
-    """The same at a place that `graph_place` told."""
-    token = _PLACE.set(place)
+    elif threads is not None:
+        check_integer("threads", threads, minimum=1)
+    token = GRAPH_PLACE.set((client, threads))
     try:
         yield
     finally:
-        _PLACE.reset(token)
+        GRAPH_PLACE.reset(token)
 
 
 def compute_graphs(*lazy: Any) -> tuple[Any, ...]:
     """Values of what Dask can compute."""
     import dask  # slow to import
 
-    values: tuple[Any, ...] = dask.compute(*lazy, **_PLACE.get())
+    client, threads = GRAPH_PLACE.get()
+    on_threads = {} if threads is None else {"scheduler": "threads", "num_workers": threads}
+    place = on_threads if client is None else {"scheduler": client}
+    values: tuple[Any, ...] = dask.compute(*lazy, **place)
     return values
 
 

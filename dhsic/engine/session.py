@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_keys
 from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
-from dhsic.engine.events import Listener, PassFinished, PassStarted, StepStarted, Unit, ignore
+from dhsic.engine.events import Listener, PassStarted, StepStarted, Unit, ignore
 from dhsic.engine.graph import (
     LazyRows,
     Leaf,
@@ -29,7 +29,6 @@ from dhsic.engine.graph import (
     Work,
     as_task,
     computed,
-    run_tree,
     take_rows,
     tree_of,
 )
@@ -78,7 +77,7 @@ class _Done:
     pilot: Pilot | None = None
     place: Runtime | None = None
     """Where tasks run, once that is planned."""
-    finished: list[PassFinished] = field(default_factory=list)
+    finished: list[PassSummary] = field(default_factory=list)
     planned: set[str] = field(default_factory=set)
     sizes: list[int] = field(default_factory=list)
     made: dict[Hashable, Any] = field(default_factory=dict)
@@ -159,12 +158,12 @@ class Session:
         """Whether one block of every pass stands for all, see `timed`."""
         return self._done.pilot is not None
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Rows of the data."""
         return self.sources[0].shape[0]
 
-    @property
+    @cached_property
     def dims(self) -> tuple[int, ...]:
         """Columns of every variable."""
         return tuple(source.shape[1] for source in self.sources)
@@ -172,15 +171,14 @@ class Session:
     @property
     def passes(self) -> tuple[PassSummary, ...]:
         """The passes over the data that were done."""
-        told = ((one.name, one.blocks, one.bytes_read, one.seconds) for one in self._done.finished)
-        return tuple(PassSummary(*one) for one in told)
+        return tuple(self._done.finished)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the variables."""
         return tuple(source.name for source in self.sources)
 
-    @property
+    @cached_property
     def finite(self) -> tuple[bool, ...]:
         """Whether every variable is to be without NaN."""
         return tuple(not gaps.any for gaps in self.gaps) or (True,) * len(self.sources)
@@ -308,10 +306,8 @@ class Session:
             "content": data["content"],
         }
         # Absent ones add nothing, so that checkpoints of runs without them stay valid.
-        of_rows = {"moves": self.moves, "weights": self.weights}
-        described |= {what: value for what, value in of_rows.items() if value is not None}
-        if self._done.sizes:
-            described["sizes"] = self._done.sizes
+        more = {"moves": self.moves, "weights": self.weights, "sizes": self._done.sizes or None}
+        described |= {what: value for what, value in more.items() if value is not None}
         self._done.checkpoint = Checkpoint.open(self.folder, described)
 
     def keep(self, name: str, make: Callable[[], Value], determined_by: Any) -> Value:
@@ -408,24 +404,25 @@ class Session:
             msg = f"the plan of this run has no pass {plan.name!r}: please report this error"
             raise RuntimeError(msg)
         self.runtime.make_room()
-        finite = reduction.refuses and (all(self.finite) or self.finite)
+        finite = tuple(reduction.refuses and refused for refused in self.finite)
         tree = tree_of(reduction, self.sources, plan, self.runtime, finite)
         checkpoint = self._done.checkpoint if reduction.keeps else None
-        if checkpoint is not None:
-            # Bounds and fan-in decide how sums round, so that shards of others are other ones.
-            determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
-            tree = tree.keeping(checkpoint, plan.name, determined)
+        # Bounds and fan-in decide how sums round, so that shards of others are other ones.
+        determined = (reduction, plan.bounds, finite, plan.fan_in)
         if (pilot := self._done.pilot) is not None:
             pilot.step(plan.name)
             tree = replace(tree, leaves=tree.leaves[:1])
         try:
-            (state,), done = run_tree(tree, plan.started, self.runtime, self.listener, checkpoint)
+            (state,), done = tree.run(
+                plan.started, self.runtime, self.listener, checkpoint, determined
+            )
         except NonFiniteError:
             # A pass of its own finds the first such row, which the user needs.
             self._refuse_non_finite()
         if pilot is not None:
             pilot.block(plan, tree.leaves[0].amount, done.worker_seconds)
-        self._done.finished.append(done)
+        summary = PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
+        self._done.finished.append(summary)
         made: State = state
         return made
 
@@ -433,7 +430,7 @@ class Session:
         """The states of all blocks and that of all rows."""
         assert self.deletion is not None
         states = self.leaving_out(None).reduce(apart, plan)
-        self.deletion.sizes[:] = states.rows
+        self.deletion.sizes[:] = [one[0] for one in states if one is not None]
         return states, apart.total(states)
 
     def fixed(self, make: Callable[[], Value]) -> Value:
@@ -443,8 +440,9 @@ class Session:
         value: Value = self.deletion.once(make)
         return value
 
-    def lazy(self, reduction: Pass[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
-        """Values of a reduction on the row blocks of a plan, computed when they are asked for."""
+    def lazy(self, reduction: Pass[tuple[NDArray[Any], ...]]) -> LazyRows:
+        """Values of a reduction on its row blocks, computed when they are asked for."""
+        plan = self.plan(reduction)
         return LazyRows(reduction, self.sources, plan, self.runtime, self.listener)
 
     def map(
@@ -482,10 +480,8 @@ class Session:
         runtime = self.runtime
         work = Work(function, budget=runtime.budget)
         tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
-        if checkpoint is not None:
-            tree = tree.keeping(checkpoint, name, (function, count))
         started = PassStarted(name, len(ranges), count, unit)
-        return run_tree(tree, started, runtime, self.listener, checkpoint)[0]
+        return tree.run(started, runtime, self.listener, checkpoint, (function, count))[0]
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
         """Rows by number, for every variable an array of numbers in any order.
@@ -558,14 +554,34 @@ class Session:
         keys = [("still", item.variable, item.columns, item.value.tobytes()) for item in still]
         new = {k: item for k, item in zip(keys, still, strict=True) if k not in made}
         if new:
-            extent = self.reduce(Scan(tuple(new.values()), self.seed, self.finite))
-            check_finite(extent, self.sources, self.remedy)
-            made.update(zip(new, extent.differing, strict=True))
+            made.update(zip(new, self._scanned(tuple(new.values())), strict=True))
         return [made[k] for k in keys]
 
+    def _scanned(self, still: tuple[Still, ...]) -> tuple[Differing, ...]:
+        """Scan all rows, and refuse variables with NaN or infinity, by the first such row."""
+        extent = self.reduce(Scan(still, self.seed, self.finite))
+        number = int(np.argmin(extent.first_bad))
+        if np.isinf(extent.first_bad[number]):
+            return extent.differing
+        source, row = self.sources[number], int(extent.first_bad[number])
+        # Rows of pooled samples are told by the sample that they are of.
+        place = getattr(source, "place_of", None)
+        name, told = (source.name, row) if place is None else place(row)
+        what, labels = f"variable {name!r}", labels_of(source)
+        if place is None and labels and len(labels) > 1 and source.place != "graph":
+            bad = ~np.isfinite(source.read(row, row + 1)[0])
+            what = f"column {labels[int(np.argmax(bad))]!r} of {what}"
+        said = getattr(getattr(source, "marks", None), "said", "")
+        marked = f" (as read by its attributes {said})" if said else ""
+        bad_values = "missing values" if "category" in kinds_of(source) else "NaN or infinity"
+        msg = (
+            f"{what} has {bad_values}, first in row {told}{marked}: "
+            f"drop or fill such rows{self.remedy}"
+        )
+        raise DataError(msg)
+
     def _refuse_non_finite(self) -> NoReturn:
-        extent = self.reduce(Scan(seed=self.seed, finite=self.finite))
-        check_finite(extent, self.sources, self.remedy)
+        self._scanned(())
         msg = "NaN or infinity were read once and not again: do not change the data during a test"
         raise DataError(msg)
 
@@ -668,14 +684,14 @@ class Scan(Pass[Extent]):
         Findings of earlier scans, to look beyond.
     seed : int
         The seed of the test: which of many rows are kept depends on it and on their numbers.
-    finite : tuple of bool, optional
-        Whether NaN and infinity are bad in every variable; in all where not given.
+    finite : tuple of bool
+        Whether NaN and infinity are bad in every variable.
     """
 
     # argmin of booleans is the first that is false.
-    still: tuple[Still, ...] = ()
-    seed: int = 0
-    finite: tuple[bool, ...] | None = None
+    still: tuple[Still, ...]
+    seed: int
+    finite: tuple[bool, ...]
     name: str = "scan"
 
     keeps: ClassVar[bool] = False
@@ -694,10 +710,9 @@ class Scan(Pass[Extent]):
     def chunk(self, block: RowBlock) -> Extent:
         """Look at one block."""
         finite = [np.isfinite(x).all(axis=1) for x in block.values]
-        refuses = self.finite or (True,) * len(finite)
         first = [
             block.start + int(np.argmin(ok)) if refused and not ok.all() else np.inf
-            for ok, refused in zip(finite, refuses, strict=True)
+            for ok, refused in zip(finite, self.finite, strict=True)
         ]
         return Extent(np.array(first), tuple(self._differing(block, still) for still in self.still))
 
@@ -720,36 +735,6 @@ class Scan(Pass[Extent]):
             keys = drawn[rows - rows[0]]
         kept = np.argsort(keys, kind="stable")[:_KEPT]
         return Differing(len(rows), keys[kept], x[rows[kept]].astype(np.float64))
-
-
-def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None:
-    """Refuse variables with NaN or infinity.
-
-    Raises
-    ------
-    DataError
-        Names the first row of the variable where it comes first.
-    """
-    number = int(np.argmin(extent.first_bad))
-    row = extent.first_bad[number]
-    if np.isfinite(row):
-        # Rows of pooled samples are told by the sample that they are of.
-        place = getattr(sources[number], "place_of", None)
-        name, row = (sources[number].name, row) if place is None else place(int(row))
-        what = f"variable {name!r}"
-        labels = labels_of(sources[number])
-        if place is None and labels and len(labels) > 1 and sources[number].place != "graph":
-            bad = ~np.isfinite(sources[number].read(int(row), int(row) + 1)[0])
-            what = f"column {labels[int(np.argmax(bad))]!r} of {what}"
-        said = getattr(getattr(sources[number], "marks", None), "said", "")
-        marked = f" (as read by its attributes {said})" if said else ""
-        labelled = "category" in kinds_of(sources[number])
-        msg = (
-            f"{what} has {'missing values' if labelled else 'NaN or infinity'}, first in row "
-            f"{int(row)}{marked}: "
-            f"drop or fill such rows{remedy}"
-        )
-        raise DataError(msg)
 
 
 # Stored arrays, as listings show them.
@@ -861,14 +846,14 @@ def take_inventories(sources: Sequence[Source]) -> Inventories:
         for array in getattr(source, "stored", ()):
             # Several variables of one array are one listing.
             arrays.setdefault(array.identity, []).append(array)
-    listed = [(same, same[0].inventory(within=True)) for same in arrays.values()]
-    for same, inventory in listed:
-        if inventory is None:
-            continue
-        # One variable that allows it speaks for the array, whose chunks all of them share.
-        if not any(array.allow_missing_chunks for array in same):
-            _refuse_absent(inventory)
-    return tuple((same[0], inventory) for same, inventory in listed if inventory is not None)
+    taken: list[tuple[Any, Inventory]] = []
+    for same in arrays.values():
+        if (inventory := same[0].inventory(within=True)) is not None:
+            # One variable that allows it speaks for the array, whose chunks all of them share.
+            if not any(array.allow_missing_chunks for array in same):
+                _refuse_absent(inventory)
+            taken.append((same[0], inventory))
+    return tuple(taken)
 
 
 def check_unchanged(before: Inventories) -> None:

@@ -27,6 +27,7 @@ from dhsic.engine.session import Differing, Session, Still
 from dhsic.engine.units import format_bytes
 from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, Ranked
+from dhsic.kernels.grid import SharedTiles
 from dhsic.kernels.wrap import of_rows
 from dhsic.linalg import solve_lower, squared_norms
 from dhsic.nulls import (
@@ -58,7 +59,6 @@ from dhsic.statistics.orbit import (
     SHARE_OF_MANY,
     Replicated,
     Statistic,
-    exact_null,
     replicate,
     replicate_steps,
 )
@@ -180,7 +180,9 @@ class Estimator(ABC):
         """The null distribution for `null="auto"`, and why."""
         # Of more variables than it takes, each pair is tested by itself.
         m = len(session.sources)
-        return exact_null(min(m, self.most_variables or m), n_resamples)
+        if min(m, self.most_variables or m) == 2:
+            return Shifts(n_resamples), "exact for exchangeable rows"
+        return Permutation(n_resamples), "exact where all variables but one are exchangeable"
 
     def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
         """The steps of `prepare`, and the shapes of what it makes."""
@@ -427,7 +429,7 @@ def fit_on_sample(
     >>> from dhsic.io.variables import Variable
     >>> from dhsic.kernels import Gaussian
     >>> x = np.array([[0.0], [2.0], [4.0]])
-    >>> session = Session((Variable("x", x),), Runtime.here(1, 2**30), seed=0)
+    >>> session = Session((Variable("x", x),), Runtime(1, 2**30), seed=0)
     >>> (kernel,), (sample,) = fit_on_sample(session, [Gaussian()])
     >>> kernel.gamma, sample.shape
     (0.25, (3, 1))
@@ -474,7 +476,7 @@ def plan_of(
     >>> from dhsic.engine.session import Session
     >>> from dhsic.estimators import plan_of
     >>> from dhsic.io.variables import Variable
-    >>> session = Session((Variable("x", np.zeros((9, 1))),), Runtime.here(1, 2**30), seed=0)
+    >>> session = Session((Variable("x", np.zeros((9, 1))),), Runtime(1, 2**30), seed=0)
     >>> plan = plan_of(session, [DriverStep("statistic", working_bytes=2**20)], "take fewer rows")
     >>> plan.n, plan.peak_bytes - plan.baseline_bytes
     (9, 1048576)
@@ -844,21 +846,21 @@ def compared_in_samples(
 
     Kernels without a length are not looked at: they compare all rows.
     """
-    shared, s = combinations.shared, len(samples[0])
-    tiles, prepared = {}, shared.rows_and_columns(samples, np.float64)
-    for k, rows, columns in zip(shared.roots, *prepared, strict=True):
-        if (kernel := combinations.kernels[k]).has_length:
-            # Neighbours of some rows are counted, evenly over the sample.
-            tiles[k] = kernel.gram(np.ascontiguousarray(rows[:: -(-s // _ROWS)]), columns)
-    for power in shared.powers:
-        tiles[power.k] = power.of(tiles[power.source])
-
-    def near(k: int) -> float:
-        others = nearness(tiles[k]) * s - 1.0  # of the sample, on average
+    looked = [k for k, kernel in enumerate(combinations.kernels) if kernel.has_length]
+    if not looked:
+        return [*range(len(combinations))]
+    given, of = combinations.kernels, combinations.variables
+    shared = SharedTiles(tuple(given[k] for k in looked), tuple(of[k] for k in looked))
+    s, left_out = len(samples[0]), set[int]()
+    rows, columns = shared.rows_and_columns(samples, np.float64)
+    # Neighbours of some rows are counted, evenly over the sample.
+    some = [np.ascontiguousarray(x[:: -(-s // _ROWS)]) for x in rows]
+    for k, tile in zip(looked, shared.tiles(some, columns, np.float64), strict=True):
+        others = nearness(tile) * s - 1.0  # of the sample, on average
         # A row is near itself, and near the share of the other rows that it is near in the sample.
-        return (1.0 + others * (n - 1) / max(1, s - 1)) / n
-
-    return compared(combinations, {k for k in tiles if is_identity(near(k), n)})
+        if is_identity((1.0 + others * (n - 1) / max(1, s - 1)) / n, n):
+            left_out.add(k)
+    return compared(combinations, left_out)
 
 
 def left_out_text(count: int) -> str:

@@ -59,7 +59,7 @@ from dhsic.nulls import (
     TimeOrder,
 )
 from dhsic.results import AS_ASKED
-from dhsic.statistics.orbit import exact_null, keeping_replicates
+from dhsic.statistics.orbit import keeping_replicates
 
 EstimatorName: TypeAlias = Literal[
     "auto",
@@ -232,12 +232,14 @@ def choose_estimator(
     plan: Planner = planner or partial(plan_test, null=null, n_resamples=n_resamples)
     first, n = partial(_first_that_fits, session, plan, runner or run_test), session.n
 
-    # All combinations, and the reference alone where it may stand for them.
-    kernels = [(combinations, "")]
-    if reducible and len(combinations) > 1:
+    def kernels() -> _Kernels:
+        """All combinations, and the reference alone where it may stand for them."""
+        if not reducible or len(combinations) == 1:
+            return [(combinations, "")]
         reference = combinations.part(sorted(combinations.kept))
         few = f"{len(reference)} of {len(combinations)} combinations of kernels with "
-        kernels.append((reference, few))
+        return [(combinations, ""), (reference, few)]
+
     name = estimator if isinstance(estimator, str) else ""
     if name != "auto":
         chosen, reason = find_estimator(estimator, session, len(combinations.chosen[0]))
@@ -252,7 +254,7 @@ def choose_estimator(
             return Choice(chosen, combinations, reason)
         # What neither of CKA can do is refused with the name that was given.
         if name != CKA.name or not (combinations.plain and unbiased):
-            return first(_sizes(chosen, kernels, n), reason)
+            return first(_sizes(chosen, kernels(), n), reason)
     if session.weights is not None:
         return first(_for_estimates(session, combinations), "rows have weights")
     # Two variables have features of their own, of which all pairs are compared; more have tuples.
@@ -260,9 +262,8 @@ def choose_estimator(
     estimates = two and null is None and unbiased
     # The unbiased estimate divides by n - 3.
     enough = n >= _FEWEST_UNBIASED
-    exact: Estimator = VHSIC(two and null is not None and enough)
-    if estimates and enough:
-        exact = UHSIC()
+    biased = VHSIC(two and null is not None and enough)
+    exact: Estimator = UHSIC() if estimates and enough else biased
     pairs = combinations.features and not tuples
     tested = two and null is not None and takes_null(NystromHSIC(), null)
     quick: Estimator = NystromHSIC() if pairs or estimates or tested else NystromMHSIC()
@@ -272,14 +273,14 @@ def choose_estimator(
     def linear(why: str) -> Choice:
         """What takes time in proportion to the rows."""
         if name == CKA.name:
-            return first(_sizes(quick, kernels, n), why)
+            return first(_sizes(quick, kernels(), n), why)
         if pairs:
             return first(_of_pairs(combinations, n), why)
         if estimates:
             return first(_for_estimates(session, combinations), why)
         if tested:
-            return first(_principal(kernels, n), why)
-        return first(_sizes(quick, kernels, n, _MOST_TUPLES), why)
+            return first(_principal(kernels(), n), why)
+        return first(_sizes(quick, kernels(), n, _MOST_TUPLES), why)
 
     given: Any = null
     named = getattr(given, "name", given)
@@ -388,12 +389,12 @@ def _sizes(
     option, usual = _size_of(estimator, n)
     if not usual:
         return [[Choice(estimator, kernels[0][0], _PAIRS)]]
-    largest, last, given = int(min(usual, most)), kernels[-1][0], estimator
+    largest, last = int(min(usual, most)), kernels[-1][0]
     return [
         [
             Choice(sized, some, f"{which}{count:,} {_SIZES[option]}")
             for count in powers_below(largest, _FEWEST if some is last else _MANY_KERNELS)
-            for sized in [given if count == usual else _with_size(given, option, count)]
+            for sized in [estimator if count == usual else _with_size(estimator, option, count)]
         ]
         for some, which in kernels
     ]
@@ -604,12 +605,10 @@ def find_null(
             check_integer("n_resamples", n_resamples, minimum=1)
         names = [cls.name for cls in supported]
         if isinstance(null, str) and null == "auto":
-            # As for freely exchangeable rows; what restricts them comes after. Several combinations
-            # take the replicates of a run for each, which decides which null is quick.
-            count = n_resamples or _RESAMPLES
-            chosen, reason = estimator.choose_null(session, count * len(combinations))
+            # As for freely exchangeable rows; what restricts them comes after.
+            chosen, reason = estimator.choose_null(session, n_resamples or _RESAMPLES)
             if session.moves is not None and session.moves.serial:  # whose rows no one permutes
-                chosen, reason = exact_null(2, count)
+                chosen = Shifts(n_resamples or _RESAMPLES)
             if isinstance(chosen, Resampling):
                 permutes = isinstance(chosen, Permutation)
                 usual = _EXACT_RESAMPLES if permutes else type(chosen)().n_resamples

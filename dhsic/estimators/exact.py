@@ -131,6 +131,8 @@ class Quadratic(Estimator):
     """Squared HSIC has this factor in the measure, which may have divisors besides."""
     divided: ClassVar[bool] = False
     """Whether HSIC of either variable with itself divides the measure."""
+    sorting: ClassVar[bool] = False
+    """Whether two single columns are sorted, in O(n log n)."""
 
     def parts(self, sums: GramSums) -> Parts:
         """What an estimate of one combination is made of: of two variables U-statistics."""
@@ -152,12 +154,15 @@ class Quadratic(Estimator):
         tell: Tell,
     ) -> Statistic[Any]:
         """The statistic of kernels that are fitted; a limit law needs the diagonal."""
+        unbiased = self.unbiased and isinstance(null, Resampling)
+        if self._sorts(session, combinations, null):
+            return SortedStatistic(unbiased, self.factor, tell)
         return GramStatistic(
             combinations,
             tuple(samples),
             session.dims,
             session.dtype,
-            unbiased=self.unbiased and isinstance(null, Resampling),
+            unbiased=unbiased,
             # What a null takes of matrices that are held.
             limit=_LIMITS.get(type(null)),
             factor=self.factor,
@@ -198,8 +203,10 @@ class Quadratic(Estimator):
         if session.deletion is None:
             return super().plan(session, combinations, null)
         self._check(session, combinations, null)
-        steps = [fitting_step(session), self.deleting_step(session, combinations)]
-        return plan_of(session, steps, self.remedy)
+        sums = DeletedSums.step(session, combinations)
+        if self._sorts(session, combinations, None):
+            sums = DriverStep("sums of distances", 8 * 20 * session.n)
+        return plan_of(session, [fitting_step(session), sums], self.remedy)
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling | None
@@ -208,7 +215,11 @@ class Quadratic(Estimator):
         if session.deletion is None:
             return super().test_grid(session, combinations, null)
         fitted, _ = fit_combinations_on_sample(session, combinations)
-        blocks = self.deleted_sums(session, fitted)
+        blocks: DeletedSums | SortedSums = (
+            SortedSums.of(session)
+            if self._sorts(session, fitted, None)
+            else DeletedSums.of(session, fitted)
+        )
         whole, none = GramFound(blocks.without(None), np.zeros(0)), np.zeros(len(fitted))
         told = self.tell(whole, ranked=combinations.features)
         each = map(blocks.without, (None, *range(session.deletion.blocks)))
@@ -229,15 +240,15 @@ class Quadratic(Estimator):
             np.array([own for _, own in told]),
         )
 
-    def deleted_sums(
-        self, session: Session, combinations: Combinations
-    ) -> DeletedSums | SortedSums:
-        """Sums of all rows but those of a block."""
-        return DeletedSums.of(session, combinations)
+    def _sorts(self, session: Session, combinations: Combinations, null: Null | None) -> bool:
+        """Whether one column each, plain distances and the null allow sorting, if the class does.
 
-    def deleting_step(self, session: Session, combinations: Combinations) -> DriverStep:
-        """The bytes of `deleted_sums`."""
-        return DeletedSums.step(session, combinations)
+        Sorting gives the sums of the distances themselves, and of no power of them.
+        """
+        plain = [k for k in combinations.kernels if isinstance(k, Distance) and k.exponent == 1.0]
+        all_rows = isinstance(null, Permutation) and null.within != "groups"
+        allowed = self.sorting and (null is None or isinstance(null, Gamma) or all_rows)
+        return allowed and session.dims == (1, 1) and len(combinations.kernels) == len(plain) == 2
 
     def tell(self, found: GramFound, *, ranked: bool = False) -> list[tuple[float, Vector]]:
         """The multiple of squared HSIC by every combination, and HSIC of variables with themselves.
@@ -505,6 +516,7 @@ class _DistanceStatistic(Quadratic):
     name: ClassVar[str]
     takes_one_kernel: ClassVar[bool] = True
     needs_numbers: ClassVar[bool] = True
+    sorting: ClassVar[bool] = True
     measures: ClassVar[str]
     exponent: float = 1.0
     unbiased: bool = False
@@ -549,45 +561,9 @@ class _DistanceStatistic(Quadratic):
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts, or permutations of all rows of many single columns, by sorting."""
-        if session.n > _SORTED_ROWS and self._fast(session, None):
+        if session.n > _SORTED_ROWS and session.dims == (1, 1) and self.exponent == 1.0:
             return Permutation(n_resamples, within="all"), "exact; n log n for single columns"
         return super().choose_null(session, n_resamples)
-
-    def statistic(
-        self,
-        session: Session,
-        combinations: Combinations,
-        samples: Sequence[Vector],
-        null: Null | None,
-        tell: Tell,
-    ) -> Statistic[Any]:
-        """In O(n log n) for single columns, else that of all pairs of rows."""
-        kernels = {k.exponent for k in combinations.kernels if isinstance(k, Distance)}
-        # Sorting gives the sums of the distances themselves, and of no power of them.
-        if len(combinations) == 1 and kernels == {1.0} and self._fast(session, null):
-            unbiased = self.unbiased and isinstance(null, Resampling)
-            return SortedStatistic(unbiased, self.factor, tell)
-        return super().statistic(session, combinations, samples, null, tell)
-
-    def deleted_sums(
-        self, session: Session, combinations: Combinations
-    ) -> DeletedSums | SortedSums:
-        """In O(n log n) a block for single columns."""
-        if self._fast(session, None):
-            return SortedSums.of(session)
-        return super().deleted_sums(session, combinations)
-
-    def deleting_step(self, session: Session, combinations: Combinations) -> DriverStep:
-        """The bytes of `deleted_sums`."""
-        if self._fast(session, None):
-            return DriverStep("sums of distances", 8 * 20 * session.n)
-        return super().deleting_step(session, combinations)
-
-    def _fast(self, session: Session, null: Null | None) -> bool:
-        """Whether one column each, exponent 1 and the null allow the fast way."""
-        columns = session.dims == (1, 1) and self.exponent == 1.0
-        all_rows = isinstance(null, Permutation) and null.within != "groups"
-        return columns and (null is None or isinstance(null, Gamma) or all_rows)
 
 
 def _half(values: Matrix) -> Vector:
@@ -911,28 +887,37 @@ def _later_terms(points: PlanePoints, ranks: Ranks) -> float:
     """
     total = 0.0
     for bit in reversed(range((len(ranks) - 1).bit_length())):
-        # Points come in groups of 2 half ranks, of which the last may lack some.
         half = 1 << bit
-        has = (ranks & half).astype(bool)
-        without, having = np.flatnonzero(~has), np.flatnonzero(has)
-        low, high = points[without], points[having]
-        sums = np.zeros(len(low) + 1, np.complex128)
-        np.cumsum(low, out=sums[1:])
-        number = np.arange(len(high))
-        before = having - number  # points without the bit; `first` are those of earlier groups
-        first = number & -half
-        terms = (before - first) * high
-        terms -= sums[before]
-        terms += sums[first]
-        total += float((high @ terms).imag)
+        terms, low, high = _split_by_bit(points, ranks, half)
+        total += terms
         # Halves that fit the cache are sorted further in place; larger ones are taken one after
         # another.
         if len(ranks) > _IN_CACHE:
-            total += _later_terms(low, ranks[without])
-            return total + _later_terms(high, ranks[having])
-        points = _alternate(low, high, half)
-        ranks = _alternate(ranks[without], ranks[having], half)
+            return total + _later_terms(*low) + _later_terms(*high)
+        points, ranks = (_alternate(a, b, half) for a, b in zip(low, high, strict=True))
     return total
+
+
+def _split_by_bit(
+    points: PlanePoints, ranks: Ranks, half: int
+) -> tuple[float, tuple[PlanePoints, Ranks], tuple[PlanePoints, Ranks]]:
+    """The terms of one bit of the ranks, and the points without and with it.
+
+    Points come in groups of 2 half ranks, of which the last may lack some. What takes memory here
+    is freed before the halves are sorted further.
+    """
+    bit = (ranks & half).astype(bool)
+    without, having = np.flatnonzero(~bit), np.flatnonzero(bit)
+    low, high = points[without], points[having]
+    sums = np.zeros(len(low) + 1, np.complex128)
+    np.cumsum(low, out=sums[1:])
+    number = np.arange(len(high))
+    before = having - number  # points without the bit; `first` are those of earlier groups
+    first = number & -half
+    terms = (before - first) * high
+    terms -= sums[before]
+    terms += sums[first]
+    return float((high @ terms).imag), (low, ranks[without]), (high, ranks[having])
 
 
 def _alternate(low: NDArray[Any], high: NDArray[Any], half: int) -> NDArray[Any]:
@@ -1058,8 +1043,10 @@ class BlockHSIC(Estimator):
         detail = "; ".join(filter(None, (detail, note)))
         # The standard error of a mean over independent blocks: Zhang et al. (2018), (16).
         error = math.sqrt(variance / sums.blocks)
-        # The statistic is the mean over its error, and so is its rounding.
-        rounding = sums.rounding(b, session.dtype) / error
+        # The statistic is the mean over its error, and so is its rounding, from independent errors
+        # of every entry.
+        size = sums.sizes / sums.blocks
+        rounding = rounding_unit(session.dtype) * size / (b * math.sqrt(sums.blocks)) / error
         return Outcome(sums.mean / error, StudentT(df), estimate, detail, rounding)
 
     def _pass(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> BlockPass:
@@ -1141,11 +1128,6 @@ class BlockSums(NamedTuple):
         left = self.squares - self.values * self.mean
         deviations = left if left > _ROUNDING * self.squares else 0.0
         return deviations / (self.blocks - 1), self.blocks - 1
-
-    def rounding(self, block_rows: int, dtype: np.dtype[Any]) -> float:
-        """Rounding error of the mean, from independent errors of every entry."""
-        size = self.sizes / self.blocks
-        return rounding_unit(dtype) * size / (block_rows * math.sqrt(self.blocks))
 
 
 @dataclass(frozen=True)

@@ -290,7 +290,7 @@ class OnFeatures(Estimator):
             for one, covariance in zip(drawn.features, each, strict=True)
         )
         own = tuple(float(np.vdot(one, one)) for one in each) if self.largest == 1.0 else ()
-        moments = replace(moments, features=dict(enumerate(features)))
+        moments = replace(moments, features=features)
         return drawn._replace(features=features, moments=moments, own=own)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -608,27 +608,23 @@ class Directions:
         Descending.
     vectors : ndarray, shape (D, D)
         A column times whitened features is the feature of a direction.
-    factor : ndarray, shape (D, D), optional
-        The lower triangular L that whitens them.
     """
 
     variances: Vector
     vectors: NDArray[np.floating[Any]]
-    factor: Vector | None = None
 
     @classmethod
-    def of(cls, features: Features, values: NDArray[np.floating[Any]]) -> Self:
+    def of(cls, features: Features, values: NDArray[np.floating[Any]], factor: Vector) -> Self:
         """Those of features with a factor L, of their values in the sample that described them.
 
         With the eigenvectors V of the covariance of L^-1 k(z, x), the features V' L^-1 k(z, x) are
         uncorrelated in the sample. They are found in the precision of the features.
         """
-        assert features.factor is not None
         centred = (values - features.centre).astype(np.float64)
         covariance = centred.T @ centred / len(centred)
         # L^-1 C L^-T, by two triangular solves.
-        half = solve_lower(features.factor, covariance).T
-        whitened = solve_lower(features.factor, half).astype(values.dtype, copy=False)
+        half = solve_lower(factor, covariance).T
+        whitened = solve_lower(factor, half).astype(values.dtype, copy=False)
         # Divide and conquer is the quickest for all vectors; SciPy 1.13 fails with it at size 1.
         driver = "evd" if len(whitened) > 1 else "ev"
         variances, vectors = scipy.linalg.eigh(
@@ -636,7 +632,7 @@ class Directions:
         )
         # The heaviest first; rounding may leave the lightest below 0.
         variances = np.maximum(variances[::-1], 0.0).astype(np.float64)
-        return cls(variances, vectors[:, ::-1], features.factor)
+        return cls(variances, vectors[:, ::-1])
 
     @classmethod
     def guessed(cls, count: int, factor: float, d: int) -> Self:
@@ -646,14 +642,6 @@ class Directions:
         slopes = factor * np.arange(count, dtype=np.float64) * (d == 1)
         variances: Vector = 1.0 / (1.0 + slopes**2)
         return cls(variances, np.broadcast_to(0.0, (count, count)))
-
-    def axes(self, count: int) -> Vector:
-        """Shape (count, D): a row times the kernel at the landmarks is a feature."""
-        vectors = self.vectors[:, :count].astype(np.float64, copy=False)
-        if self.factor is None:
-            return vectors.T
-        # W = V' L^-1, so that W k(z, x) are the principal features of a row.
-        return solve_lower(self.factor, vectors, transposed=True).T
 
     def needed(self, n: int, missed: ArrayLike) -> NDArray[np.intp]:
         """How many weigh in a test of n rows.
@@ -845,7 +833,8 @@ class OnLandmarks(OnFeatures):
         )
         fitted, points, samples = fetch_landmarks(session, combinations, rows)
         session.step("prune landmarks")
-        tolerance, leading = tolerance_for(self.tolerance, session.dtype), fitted.kept_kernels
+        tolerance = tolerance_for(self.tolerance, session.dtype)
+        leading = {k for c in fitted.kept for k in fitted.chosen[c]}
         pairs = zip(fitted.kernels, fitted.variables, strict=True)
         kept = [
             self._pruned(session, kernel, m, points[m], tolerance, leads=k in leading)
@@ -872,25 +861,28 @@ class OnLandmarks(OnFeatures):
             return drawn
         each = dict[int, Directions]()
         for k, (kernel, m) in enumerate(zip(fitted.kernels, fitted.variables, strict=True)):
-            values = features[k].values()
+            values, factor = features[k].values(), kept[k][1]
             # A kernel that is 1 on the diagonal and 0 elsewhere compares rows for equality alone.
             # The reference stays whatever it compares, so that there is a combination to test.
             if k in leading or (
                 not is_identity(nearness(values), session.n)
-                and is_held(kernel, samples[m], values, kept[k][1])
+                and is_held(kernel, samples[m], values, factor)
             ):
-                each[k] = Directions.of(features[k], values)
+                each[k] = Directions.of(features[k], values, factor)
         numbers = compared(fitted, {*range(len(features))} - each.keys())
         some, used = fitted.part(numbers), fitted.used(range(len(features)), numbers)
         counts = self.counts(session, some, [each[k] for k in used], null)
-        chosen = ((features[k], each[k], count) for k, count in zip(used, counts, strict=True))
+        principal = list[Features]()
+        for k, count in zip(used, counts, strict=True):
+            vectors = each[k].vectors[:, :count].astype(np.float64, copy=False)
+            # W = V' L^-1, so that W k(z, x) are the principal features of a row.
+            matrix = solve_lower(kept[k][1], vectors, transposed=True).T
+            # The trace of the covariance, that is the mean squared norm, in the sample.
+            spread = float(each[k].variances.sum())
+            principal.append(replace(features[k], matrix=matrix, known_spread=spread))
         return drawn._replace(
             combinations=some,
-            features=tuple(
-                # The trace of the covariance, that is the mean squared norm, in the sample.
-                replace(one, matrix=axes.axes(count), known_spread=float(axes.variances.sum()))
-                for one, axes, count in chosen
-            ),
+            features=tuple(principal),
             summary=FeatureSummary("principal", ()),
             detail=left_out_text(len(combinations) - len(some)),
         )

@@ -86,13 +86,13 @@ from dhsic.nulls import (
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
 from dhsic.statistics.orbit import Pair, Replicated, measure, replicate_steps
+from dhsic.statistics.outer import MomentsPass
 from dhsic.statistics.pointwise import (
     LimitLaws,
     PointMoments,
     Pointwise,
     Tuples,
     means_of,
-    term_moments,
 )
 
 Matrix = NDArray[Any]
@@ -312,7 +312,8 @@ class LandmarkBasis:
 
     def points(self, c: int) -> tuple[Vector, ...]:
         """The landmarks (r, d_m) of a combination."""
-        return self.combinations.points_of(_kept(self.landmarks, self.kept[c]), c)
+        points = self.combinations.spread(_kept(self.landmarks, self.kept[c]))
+        return tuple(self.combinations.of(points, c))
 
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
@@ -601,7 +602,8 @@ class NystromMHSIC(Estimator):
             # K_J depends on the kernels of a combination, and so does which landmarks span the
             # others.
             kernels, leads = fitted.kernels_of(c), c == reference
-            factor = prune(fitted.points_of(tuple(points), c), kernels, tolerance, leads=leads)
+            rows = fitted.of(fitted.spread(points), c)
+            factor = prune(rows, kernels, tolerance, leads=leads)
             # Ascending, so that the landmarks of a strip are a slice.
             each.append(np.sort(factor.kept))
             if self._held(session, len(fitted)):
@@ -782,8 +784,8 @@ class NFSIC(Estimator):
         kernels, dims = combinations.guessed(session.dims).kernels, session.dims
         m = range(len(kernels))
         tuples = Tuples.unseen(kernels, m, dims, count, _pairs(len(kernels)), session.dtype)
-        steps.append(rest.plan(term_moments(rest.n, tuples, _PASS)))
-        steps.append(DriverStep("solve", 64 * count * (tuples.n_values + count)))
+        steps.append(rest.plan(MomentsPass(tuples, rest.n, name=_PASS)))
+        steps.append(DriverStep("solve", 64 * count * (tuples.n_features + count)))
         tested = Pointwise(tuples.part([0]), (squared_norms,))
         replicated = tested if isinstance(null, Resampling) else None
         return Guess(steps, replicated, session=rest)
@@ -841,7 +843,7 @@ class NFSIC(Estimator):
             tuple(pilots),
             session.dtype,
         )
-        terms = term_moments(rest.n, tuples, _PASS)
+        terms = MomentsPass(tuples, rest.n, name=_PASS)
         (joint, _), *each = terms.of(rest.reduce(terms))
         session.step("solve")
         n = rest.n

@@ -119,7 +119,9 @@ class _Judged(NamedTuple):
         columns = self.outcome.statistics, whole.standardised, whole.pvalues
         numbers = zip(*(x.tolist() for x in columns), strict=True)
         specs = [kernel.spec() for kernel in combinations.kernels]
-        factors, of = combinations.length_factors(), combinations.of
+        lengths = zip(combinations.kernels, combinations.factors, strict=True)
+        factors = [factor if kernel.has_length else None for kernel, factor in lengths]
+        of = combinations.of
         each = (
             KernelCombination(
                 tuple(of(specs, c)), statistic, standardised, p, tuple(of(factors, c))

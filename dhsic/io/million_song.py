@@ -8,9 +8,9 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,24 @@ def convert_million_song(
 def _parsed_blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
     start, empty = 1, 0
     try:
-        with _open_text(path) as text:
+        with ExitStack() as stack:
+            stream: Any = stack.enter_context(path.open("rb"))
+            # By the first bytes, since a file may have any name.
+            magic = stream.read(4)
+            stream.seek(0)
+            if magic == b"PK\x03\x04":
+                archive = stack.enter_context(zipfile.ZipFile(stream))
+                names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
+                texts = [name for name in names if name.endswith(".txt")]
+                if len(texts) != 1:
+                    got = len(texts)
+                    msg = f"{path} must hold exactly one .txt file, got {got}: unpack it first"
+                    raise DataError(msg)
+                stream = stack.enter_context(archive.open(texts[0]))
+            elif magic[:2] == b"\x1f\x8b":
+                stream = stack.enter_context(gzip.open(stream))
+            # Latin-1 decodes every byte: a stray one ends up in the message about its line.
+            text = stack.enter_context(io.TextIOWrapper(stream, encoding="latin-1"))
             while lines := text.readlines(_BLOCK_BYTES):
                 filled = [line for line in lines if line.strip()]
                 # All lines at once, many times as quick as one by one; a refusal looks at each.
@@ -123,27 +140,6 @@ def _parsed_blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
     if start == 1 or empty == 1:
         msg = f"{path} is empty: it must have {_FIELDS} numbers per line"
         raise DataError(msg)
-
-
-@contextmanager
-def _open_text(path: Path) -> Iterator[TextIO]:
-    with ExitStack() as stack:
-        stream: Any = stack.enter_context(path.open("rb"))
-        # By the first bytes, since a file may have any name.
-        magic = stream.read(4)
-        stream.seek(0)
-        if magic == b"PK\x03\x04":
-            archive = stack.enter_context(zipfile.ZipFile(stream))
-            names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
-            texts = [name for name in names if name.endswith(".txt")]
-            if len(texts) != 1:
-                msg = f"{path} must hold exactly one .txt file, got {len(texts)}: unpack it first"
-                raise DataError(msg)
-            stream = stack.enter_context(archive.open(texts[0]))
-        elif magic[:2] == b"\x1f\x8b":
-            stream = stack.enter_context(gzip.open(stream))
-        # Latin-1 decodes every byte, so that stray bytes end up in the message about their line.
-        yield stack.enter_context(io.TextIOWrapper(stream, encoding="latin-1"))
 
 
 def _numbers_of_lines(lines: Sequence[str], fields: int) -> NDArray[np.float64] | None:

@@ -20,8 +20,28 @@ from dhsic._validation import check_flag, named_arguments, nearest, shown
 from dhsic.engine.passes import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.stored import (
+from dhsic.io.tables import (
+    as_frame,
+    check_type,
+    check_whole,
+    encode_matrix,
+    frame_source,
+    index_of_pandas,
+    is_table,
+    list_of_columns,
+    names_of_columns,
+    open_table_variables,
+    rare_labels_taken,
+    side_by_side,
+    table_index,
+    unknown_column,
+)
+from dhsic.io.variables import (
+    ColumnChoice,
+    Labels,
+    Variable,
     check_metadata,
+    check_missing,
     holds_columns,
     is_of,
     is_sparse,
@@ -31,24 +51,8 @@ from dhsic.io.stored import (
     opened_array,
     piece_shape,
     unmasked,
+    without_missing,
 )
-from dhsic.io.tables import (
-    as_frame,
-    check_type,
-    check_whole,
-    encode_matrix,
-    frame_source,
-    index_of_pandas,
-    is_table,
-    joined,
-    list_of_columns,
-    names_of_columns,
-    open_table_variables,
-    rare_labels_taken,
-    table_index,
-    unknown_column,
-)
-from dhsic.io.variables import ColumnChoice, Labels, Variable, check_missing, without_missing
 
 _KNOWN = (
     "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
@@ -153,7 +157,8 @@ def open_labelled_data(
     try:
         chosen, names = _chosen(variables, names, data, every=True)
         # A table of Arrow has the labels of its rows in a column beside those that are named.
-        opened = open_variables(chosen, names, [table_index(data), *told.values()])
+        index = [] if data is None else [table_index(data)]
+        opened = open_variables(chosen, names, [*index, *told.values()])
     except DataError as error:
         if data is None and any(isinstance(variable, str) for variable in variables):
             msg = f"{error}; to choose columns by name, pass the table too, as data=table"
@@ -225,7 +230,17 @@ def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list
     for variable in variables:
         alone = isinstance(variable, str | int) or str(variable) in known
         listed = [variable] if alone else list_of_columns(variable, known)
-        chosen = [_key_of(name, known) for name in listed]
+        chosen = []
+        for name in listed:
+            # The name itself, or the only one that is the same as text.
+            if not (alike := known.get(str(name), [])):
+                raise unknown_column(str(name), list(known))
+            exact = [key for key in alike if key == name]
+            if len(alike) > 1 and not exact:
+                got = f"{name!r}, which may be {' or '.join(map(repr, alike))}"
+                msg = f"a column must be named by its key, got {got}: give the key itself"
+                raise InvalidArgumentError(msg)
+            chosen.append((exact or alike)[0])
         columns = [told(key) for key in chosen]
         names.append("+".join(columns))
         if not holds_columns(data):
@@ -247,19 +262,6 @@ def frame_and_keys(data: Any) -> tuple[Any, list[Any] | None]:
     named = data if is_of(data, "pandas", "DataFrame") else frame
     keys = getattr(named, "columns", None)
     return frame, None if keys is None else list(keys)
-
-
-def _key_of(name: Any, known: Mapping[str, Sequence[Any]]) -> Any:
-    """The key of a column: the name itself, or the only one that is the same as text."""
-    keys = known.get(str(name), ())
-    if not keys:
-        raise unknown_column(str(name), list(known))
-    exact = [key for key in keys if key == name]
-    if len(keys) > 1 and not exact:
-        got = f"{name!r}, which may be {' or '.join(map(repr, keys))}"
-        msg = f"a column must be named by its key, got {got}: give the key itself"
-        raise InvalidArgumentError(msg)
-    return (exact or keys)[0]
 
 
 def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[Variable]:
@@ -530,8 +532,7 @@ def open_one(x: Any, name: str) -> Variable:
     x = unmasked(x.astype(object) if boolean else x)
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
-    values, kinds, categories = encode_matrix(x, f"variable {name!r}")
-    return _checked(Variable(name, values, kinds=kinds, categories=categories))
+    return _checked(encode_matrix(x, name))
 
 
 def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
@@ -555,15 +556,7 @@ def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
     for one in _aligned(arrays, "columns of one variable"):
         d = one.shape[1]
         labels += [one.name] if d == 1 else [f"{one.name}[{j}]" for j in one.labels or range(d)]
-    return Variable(
-        name,
-        joined([array.read(0, array.shape[0]) for array in arrays], f"variable {name!r}"),
-        kinds=tuple(kind for array in arrays for kind in kinds_of(array)),
-        labels=tuple(labels),
-        categories=tuple(
-            c for array in arrays for c in array.categories or (None,) * array.shape[1]
-        ),
-    )
+    return side_by_side(name, arrays, tuple(labels))
 
 
 def _in_memory(x: Any, name: str) -> NDArray[Any]:
@@ -643,8 +636,7 @@ def _dask_frame(x: Any, name: str) -> Variable:
 
 def _as_floats(part: Any, name: str) -> Any:
     """A partition of a frame, of floats; integers that lose digits so are refused."""
-    columns = (part[column].dropna().to_numpy() for column in part.columns)
-    check_exact(f"variable {name!r}", *columns)
+    check_exact(f"variable {name!r}", *(part[column].dropna().to_numpy() for column in part))
     return part.astype(np.float64)
 
 
@@ -1033,19 +1025,29 @@ def check_row_labels(data: Iterable[Any]) -> None:
     DataError
         Labels differ or have another order, or the first dimension is that of others' columns.
     """
-    every = list(_single(data))
-    arrays = [x for x in every if is_of(x, "xarray", "DataArray")]
+    arrays, held, lazy = list[Any](), list[Any](), dict[str, Any]()
+    # Polars has no index, nor have arrays.
+    for x in _single(data):
+        if is_of(x, "pandas", "DataFrame", "Series"):
+            held.append(x.index)
+        elif is_of(x, "xarray", "DataArray") and x.ndim:
+            arrays.append(x)
+            held += [x.indexes[dim] for dim in x.dims[:1] if dim in x.indexes]
+        elif is_of(x, "pyarrow", "Table", "RecordBatch"):
+            stored = index_of_pandas(x.schema)
+            held += [x.select(stored).to_pandas().index] if stored else []
+        # An index of Dask is a series without one.
+        elif is_of(x, "dask.dataframe", "DataFrame", "Series") and hasattr(x, "index"):
+            expression = x.expr
+            while type(expression).__name__ == "Projection":  # columns of one frame
+                expression = expression.frame
+            lazy[str(expression._name)] = x
     for x, other in ((x, other) for x in arrays for other in arrays):
         # The rows of one are columns of the other: the lengths may agree by chance.
-        if x.dims[:1] != other.dims[:1] and set(x.dims[:1]) & set(other.dims):
+        if x.dims[0] != other.dims[0] and x.dims[0] in other.dims:
             got = f"{x.dims} and {other.dims}: call .transpose({x.dims[0]!r}, ...) on the second"
             msg = f"rows must be the first dimension of every variable, got {got}"
             raise DataError(msg)
-    # Polars has no index, nor have arrays.
-    held = [index for x in every if (index := _index_in_memory(x)) is not None]
-    # An index of Dask is a series without one.
-    frames = (x for x in every if is_of(x, "dask.dataframe", "DataFrame", "Series"))
-    lazy = {_origin(x): x for x in frames if hasattr(x, "index")}
     alike = all(index.equals(held[0]) for index in held[1:])
     if alike and len(lazy) + bool(held) < 2:
         return
@@ -1072,25 +1074,6 @@ def _single(data: Iterable[Any]) -> Iterator[Any]:
     """Variables, and those that are held by name, one by one."""
     for x in data:
         yield from _single(x[key] for key in x) if holds_columns(x) else (x,)
-
-
-def _index_in_memory(x: Any) -> Any:
-    """The index of the rows of pandas and xarray data, or of a table of Arrow that stores one."""
-    if is_of(x, "pandas", "DataFrame", "Series"):
-        return x.index
-    if is_of(x, "xarray", "DataArray") and x.ndim:
-        return x.indexes.get(x.dims[0])
-    if is_of(x, "pyarrow", "Table", "RecordBatch") and (stored := index_of_pandas(x.schema)):
-        return x.select(stored).to_pandas().index
-    return None
-
-
-def _origin(x: Any) -> str:
-    """The name of the frame of Dask that columns were chosen of."""
-    expression = x.expr
-    while type(expression).__name__ == "Projection":
-        expression = expression.frame
-    return str(expression._name)
 
 
 def _sums_of(index: Any) -> NDArray[np.uint64]:

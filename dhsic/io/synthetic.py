@@ -199,22 +199,17 @@ def _blocks(
             x += factors @ loadings
             x += means
             noise = rng.standard_normal((_BLOCK_ROWS, 1), np.float32)
-            yield x[: rows - start], _year(factors, noise, dependence)[: rows - start]
+            first, second = factors[:, :1].astype(np.float64), factors[:, 1:2].astype(np.float64)
+            # sin(1.5 f) has the variance (1 - exp(-2 1.5^2)) / 2 for normal f.
+            wave = np.sin(1.5 * first) / np.sqrt((1 - np.exp(-2 * 1.5**2)) / 2)
+            # (f^2 - 1) / sqrt(2) has mean 0 and variance 1, and 0.6^2 + 0.8^2 = 1.
+            signal = 0.6 * wave + 0.8 * (second**2 - 1) / np.sqrt(2)
+            t = dependence * signal + np.sqrt(1 - dependence**2) * noise
+            year = np.rint(_LAST_YEAR - _MEDIAN_AGE * np.exp(-_SPREAD * t))
+            year = np.maximum(year, _FIRST_YEAR).astype(np.float32)
+            yield x[: rows - start], year[: rows - start]
 
     return blocks()
-
-
-def _year(
-    factors: NDArray[np.float32], noise: NDArray[np.float32], dependence: float
-) -> NDArray[np.float32]:
-    first, second = factors[:, :1].astype(np.float64), factors[:, 1:2].astype(np.float64)
-    # sin(1.5 f) has the variance (1 - exp(-2 1.5^2)) / 2 for normal f.
-    wave = np.sin(1.5 * first) / np.sqrt((1 - np.exp(-2 * 1.5**2)) / 2)
-    # (f^2 - 1) / sqrt(2) has mean 0 and variance 1, and 0.6^2 + 0.8^2 = 1.
-    signal = 0.6 * wave + 0.8 * (second**2 - 1) / np.sqrt(2)
-    t = dependence * signal + np.sqrt(1 - dependence**2) * noise
-    year: NDArray[np.float64] = np.rint(_LAST_YEAR - _MEDIAN_AGE * np.exp(-_SPREAD * t))
-    return np.maximum(year, _FIRST_YEAR).astype(np.float32)
 
 
 def _stream(seed: int, *key: int) -> np.random.Generator:

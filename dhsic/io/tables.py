@@ -38,11 +38,10 @@ from dhsic._validation import (
     nearest,
     shown,
 )
-from dhsic.engine.passes import INEXACT, LARGEST_EXACT, ValueKind, check_exact
+from dhsic.engine.passes import INEXACT, LARGEST_EXACT, check_exact, kinds_of
 from dhsic.errors import DataError, InvalidArgumentError, needing
-from dhsic.io.stored import is_of
 from dhsic.io.urls import METADATA
-from dhsic.io.variables import Labels, Missing, Variable, check_missing
+from dhsic.io.variables import Missing, Variable, check_missing, is_of
 from dhsic.io.zarr_output import (
     OnRowsWritten,
     WrittenColumn,
@@ -255,11 +254,6 @@ class Reading:
 
         return [*csv.ConvertOptions().null_values, *self.na_values]
 
-    def of(self, path: Path) -> Reading:
-        """With the delimiter of a file by its name: a tab of ``.tsv`` files, else a comma."""
-        usual = "\t" if ".tsv" in path.suffixes else ","
-        return self if self.delimiter else replace(self, delimiter=usual)
-
     def check(self, path: Path) -> None:
         """Refuse what a file cannot be written in.
 
@@ -335,6 +329,10 @@ def _count_rows(path: Path, reading: Reading) -> _Counted:
     quoted = re.compile(rf'(?:^|(?<={sign}))"[^"]*(?:""[^"]*)*"(?={sign}|[\r\n]|$)')
     count = longest = width = 0
     line_breaks = False
+
+    def is_row(text: str) -> bool:
+        return quoted.sub("", text).count(reading.delimiter or ",") + 1 == width
+
     for line, lines, fields in _rows_of_csv(path, reading):
         if not fields:
             continue
@@ -343,10 +341,20 @@ def _count_rows(path: Path, reading: Reading) -> _Counted:
         longest = max(longest, sum(map(len, lines)))
         if longest > _ROW_LENGTH:
             raise _misquoted(path, line, lines, "limit")
-        if len(lines) > 1:
-            line_breaks = True
-            if reading.quotes == "checked":
-                _refuse_swallowed(path, reading, quoted, width, line, lines)
+        line_breaks = line_breaks or len(lines) > 1
+        if len(lines) == 1 or reading.quotes != "checked":
+            continue
+        ends = list(accumulate(map(len, lines)))
+        for field in quoted.finditer("".join(lines)):
+            first, last = bisect_right(ends, field.start()), bisect_right(ends, field.end() - 1)
+            if first < last and is_row(lines[first]) and is_row(lines[last]):
+                opening = field[0][:_SHOWN].splitlines()[0]
+                msg = (
+                    f"line {line + first:,} of {path} opens a field by {opening!r} that closes in "
+                    f"line {line + last:,}, and each of them would be a row of {width} fields by "
+                    f"itself, so the quote looks stray: {_NO_QUOTES}{_LINE_BREAKS}"
+                )
+                raise DataError(msg)
     return _Counted(max(count - 1, 0), longest, line_breaks)
 
 
@@ -375,27 +383,6 @@ def _rows_of_csv(path: Path, reading: Reading) -> Iterator[tuple[int, list[str],
     except (OSError, EOFError, zlib.error) as error:
         msg = f"cannot read {path} as a table: {error}"
         raise DataError(msg) from error
-
-
-def _refuse_swallowed(
-    path: Path, reading: Reading, quoted: re.Pattern[str], width: int, line: int, lines: list[str]
-) -> None:
-    """Refuse fields with line breaks that look like rows between two stray quotes."""
-
-    def is_row(text: str) -> bool:
-        return quoted.sub("", text).count(reading.delimiter or ",") + 1 == width
-
-    ends = list(accumulate(map(len, lines)))
-    for field in quoted.finditer("".join(lines)):
-        first, last = bisect_right(ends, field.start()), bisect_right(ends, field.end() - 1)
-        if first < last and is_row(lines[first]) and is_row(lines[last]):
-            opening = field[0][:_SHOWN].splitlines()[0]
-            msg = (
-                f"line {line + first:,} of {path} opens a field by {opening!r} that closes in line "
-                f"{line + last:,}, and each of them would be a row of {width} fields by itself, so "
-                f"the quote looks stray: {_NO_QUOTES}{_LINE_BREAKS}"
-            )
-            raise DataError(msg)
 
 
 def _misquoted(path: Path, line: int, lines: list[str], said: str) -> DataError:
@@ -532,7 +519,9 @@ class Table:
 
     def stray(self, column: str) -> DataError:
         """The error of text in a column of numbers, with the lines and values."""
-        strays = self._strays(column)
+        number = re.compile(self.reading.notation.pattern, re.ASCII)
+        texts = ((x, text) for x, text in self._texts(column) if not number.match(text.strip()))
+        strays = list(islice(texts, _NAMED))
         head = f"column {column!r} of {self.path}"
         listed = ", ".join(f"{value!r} in {place}" for place, value in strays)
         notations = notations_of([value for _, value in strays])
@@ -554,14 +543,14 @@ class Table:
             f"other text is missing, or --categorical {column} (categorical=[{column!r}])"
         )
 
-    def _strays(self, column: str) -> list[tuple[str, str]]:
-        """The first values of a column that are no numbers, after the line or row of each."""
-        values = self._texts_of_csv(column) if is_csv(self.path) else self._texts(column)
-        number = re.compile(self.reading.notation.pattern, re.ASCII)
-        strays = ((place, text) for place, text in values if not number.match(text.strip()))
-        return list(islice(strays, _NAMED))
-
-    def _texts_of_csv(self, column: str) -> Iterator[tuple[str, str]]:
+    def _texts(self, column: str) -> Iterator[tuple[str, str]]:
+        """The values of a column as text, after the line or row of each."""
+        if not is_csv(self.path):
+            batches = self.batches([column], _ROWS_SEEN)
+            columns = (batch.column(column).cast("string").to_pylist() for batch in batches)
+            texts = enumerate(chain.from_iterable(columns))
+            yield from ((f"row {row:,}", text) for row, text in texts if text is not None)
+            return
         # By Python's reader: Arrow does not tell the line of a value.
         missing = set(self.reading.null_values)
         rows = _rows_of_csv(self.path, self.reading)
@@ -569,13 +558,6 @@ class Table:
         for line, lines, fields in rows:
             if place < len(fields) and fields[place] not in missing:
                 yield f"line {line + len(lines) - 1:,}", fields[place]
-
-    def _texts(self, column: str) -> Iterator[tuple[str, str]]:
-        batches = self.batches([column], _ROWS_SEEN)
-        columns = (batch.column(column).cast("string").to_pylist() for batch in batches)
-        for row, text in enumerate(chain.from_iterable(columns)):
-            if text is not None:
-                yield f"row {row:,}", text
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Read some columns in order, a batch of rows at a time.
@@ -597,10 +579,25 @@ class Table:
             If the file is damaged, or a CSV column that began with numbers has something else; or
             if not every row was read.
         """
+        from pyarrow.dataset import ParquetFragmentScanOptions
+
+        # Buffered, because otherwise whole column chunks are read: all of a one-group file.
+        options = ParquetFragmentScanOptions(
+            use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
+        )
         read = 0
-        csv_or_parquet = self._csv_batches if is_csv(self.path) else self._parquet_batches
         with _readable(self.path):
-            for batch in csv_or_parquet(columns, rows):
+            if self.files is None:
+                batches = self._csv_batches(columns)
+            else:
+                batches = self.files.to_batches(
+                    columns=list(columns),
+                    batch_size=rows,
+                    batch_readahead=1,
+                    fragment_readahead=1,
+                    fragment_scan_options=options,
+                )
+            for batch in batches:
                 read += batch.num_rows
                 yield batch
         # Rows of CSV were counted by another reader: none may be lost on the way.
@@ -611,7 +608,7 @@ class Table:
             )
             raise DataError(msg)
 
-    def _csv_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+    def _csv_batches(self, columns: Sequence[str]) -> Iterator[Any]:
         import pyarrow as pa
 
         # All as text: types are inferred from one block, whole numbers may be followed by
@@ -655,21 +652,6 @@ class Table:
                     )
                     raise DataError(msg)
         return numbers, stray
-
-    def _parquet_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        from pyarrow.dataset import ParquetFragmentScanOptions
-
-        # Buffered, because otherwise whole column chunks are read: all of a one-group file.
-        options = ParquetFragmentScanOptions(
-            use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
-        )
-        yield from self.files.to_batches(
-            columns=list(columns),
-            batch_size=rows,
-            batch_readahead=1,
-            fragment_readahead=1,
-            fragment_scan_options=options,
-        )
 
 
 def _parquet(path: Path) -> tuple[Any, Any]:
@@ -722,20 +704,17 @@ def _parquet_files(folder: Path) -> list[Path]:
     files = []
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        paths = [Path(parent, name) for name in names if not name.startswith((".", "_"))]
-        files += [path for path in paths if _holds_parquet(path)]
+        for path in (Path(parent, name) for name in names if not name.startswith((".", "_"))):
+            # Named as Parquet is, or beginning so: Hive gives its files no suffix.
+            if not _ends_with(path, _PARQUET_NAMES):
+                with _readable(path), open(path, "rb") as file:
+                    if file.read(4) != b"PAR1":
+                        continue
+            files.append(path)
     if not files:
         msg = f"{folder} must hold Parquet files, got none: give the folder that has them"
         raise DataError(msg)
     return sorted(files, key=lambda path: (natural(path), path))
-
-
-def _holds_parquet(path: Path) -> bool:
-    """Whether a file is named as Parquet is, or begins so: Hive gives its files no suffix."""
-    if _ends_with(path, _PARQUET_NAMES):
-        return True
-    with _readable(path), open(path, "rb") as file:
-        return file.read(4) == b"PAR1"
 
 
 def _partition_values(texts: Sequence[str | None]) -> Any:
@@ -797,7 +776,9 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
     MissingDependencyError
         If pyarrow is not installed.
     """
-    reading = (reading or Reading()).of(path)
+    reading = reading or Reading()
+    if reading.delimiter is None:
+        reading = replace(reading, delimiter="\t" if ".tsv" in path.suffixes else ",")
     with needing("pyarrow", "tables", "Reading CSV and Parquet files"):
         import pyarrow as pa
     if not (os.path.isfile(path) or (is_parquet(path) and path.is_dir())):
@@ -1006,11 +987,18 @@ def columns_by_variable(
     """
     columns_of: dict[str, list[str]] = {}
     for text in variables:
-        if isinstance(text, str):
-            name, columns = _variable_of_text(text, known, named)
-        else:
-            columns = [str(name) for name in list_of_columns(text)]
+        if not isinstance(text, str):
+            columns = list(map(str, list_of_columns(text)))
             name = "+".join(columns)
+        # A column may have a comma or an equals sign in its name.
+        elif text in known:
+            name, columns = text, [text]
+        else:
+            name, equals, listed = text.partition("=")
+            if not (equals or named):
+                name = listed = text
+            name, row = name.strip(), next(csv.reader([listed], skipinitialspace=True), [])
+            columns = [column if column in known else column.strip() for column in row]
         if not name or not columns or not all(columns):
             form = "NAME=COL,COL,..." if named else "[NAME=]COL,COL,..."
             msg = f"--variable must be {form}; got {text!r}: name the columns"
@@ -1020,17 +1008,6 @@ def columns_by_variable(
             raise InvalidArgumentError(msg)
         columns_of[name] = columns
     return columns_of
-
-
-def _variable_of_text(text: str, known: Collection[str], named: bool) -> tuple[str, list[str]]:
-    # A column may have a comma or an equals sign in its name.
-    if text in known:
-        return text, [text]
-    name, equals, listed = text.partition("=")
-    if not (equals or named):
-        name = listed = text
-    columns = next(csv.reader([listed], skipinitialspace=True), [])
-    return name.strip(), [name if name in known else name.strip() for name in columns]
 
 
 def held_columns(table: Table, columns: Sequence[str]) -> Any:
@@ -1357,19 +1334,6 @@ def _check_options(variables: Variables, missing: str) -> None:
 # --- values of any type as numbers: what a column holds decides how it is compared
 
 
-class Encoded(NamedTuple):
-    """A column, or columns of one kind, as numbers; NaN where a value is missing."""
-
-    values: NDArray[Any]
-    kind: ValueKind
-    categories: Labels = None
-    """Labels of the codes of a category, in their order."""
-
-
-EncodedColumns = tuple[NDArray[Any], tuple[ValueKind, ...], tuple[Labels, ...]]
-"""Columns of any kinds as numbers, shape (n,) or (n, d), their kinds, and labels of codes."""
-
-
 def check_type(data_name: str, dtype: Any) -> None:
     """Refuse a type that no kernel takes as it is.
 
@@ -1401,7 +1365,7 @@ def rare_labels_taken(fewer_than: float = math.inf) -> Iterator[None]:
         raise errors[0]
 
 
-def encode(values: NDArray[Any], data_name: str) -> Encoded:
+def encode(values: NDArray[Any], data_name: str) -> Variable:
     """Numbers and booleans as they are, text as codes of categories, a column at a time.
 
     Parameters
@@ -1413,7 +1377,8 @@ def encode(values: NDArray[Any], data_name: str) -> Encoded:
 
     Returns
     -------
-    Encoded
+    Variable
+        By that name.
 
     Raises
     ------
@@ -1421,15 +1386,42 @@ def encode(values: NDArray[Any], data_name: str) -> Encoded:
         Times, complex numbers, text beside numbers, numbers that are written as text, or labels
         that all differ.
     """
-    if values.dtype.kind in "OUST":
-        return _of_objects(values.tolist(), data_name)
-    check_type(data_name, values.dtype)
-    return Encoded(values, "boolean" if values.dtype.kind == "b" else "number")
+    if values.dtype.kind not in "OUST":
+        check_type(data_name, values.dtype)
+        return Variable(data_name, values, kinds=("boolean",) if values.dtype.kind == "b" else None)
+    # All are looked at by functions of C, since there may be a hundred million: their types first.
+    listed = values.tolist()
+    kinds = {kind: _kind_of_labels(kind) for kind in set(map(type, listed))}
+    present = set(kinds.values()) - {None}
+    if present <= {"number"}:  # whole where all are, and NaN where one is missing
+        if None in kinds.values():
+            listed = [np.nan if _is_missing(value) else value for value in listed]
+        plain = np.array(listed)
+        try:
+            numbers = plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
+        except OverflowError:  # Python's whole numbers have no end
+            remedy = "divide by a power of ten, or take logarithms, before"
+            msg = f"{data_name} must hold numbers between -1.8e308 and 1.8e308: {remedy}"
+            raise DataError(msg) from None
+        check_whole(listed, numbers, data_name)
+        return Variable(data_name, numbers)
+    floats = {kind for kind, said in kinds.items() if said == "number"}
+    # Floats that are all NaN stand for missing labels.
+    if floats and all(_is_missing(value) for value in listed if type(value) in floats):
+        present.remove("number")
+    if present == {"boolean"}:  # 1 and 0 with NaN where one is missing
+        told = {v: np.nan if _is_missing(v) else float(v) for v in dict.fromkeys(listed)}
+        encoded = np.fromiter(map(told.__getitem__, listed), np.float64, len(listed))
+        values = encoded if np.isnan(encoded).any() else encoded.astype(bool)
+        return Variable(data_name, values, kinds=("boolean",))
+    if present == {"text"}:
+        return encode_text(*codes_of_labels(listed), data_name)
+    raise _refusal(listed, data_name)
 
 
 def encode_codes(
     codes: NDArray[Any], labels: Sequence[Any], data_name: str, most_alone: float = 1.0
-) -> Encoded:
+) -> Variable:
     """Codes of labels as they are, of which -1 is missing.
 
     Raises
@@ -1439,10 +1431,11 @@ def encode_codes(
     """
     gaps = codes < 0
     check_repeated(np.bincount(codes[~gaps]), labels, data_name, most_alone)
-    return Encoded(np.where(gaps, np.nan, codes) if gaps.any() else codes, "category", (*labels,))
+    values = np.where(gaps, np.nan, codes) if gaps.any() else codes
+    return Variable(data_name, values, kinds=("category",), categories=((*labels,),))
 
 
-def encode_text(codes: NDArray[Any], texts: Sequence[Any], data_name: str) -> Encoded:
+def encode_text(codes: NDArray[Any], texts: Sequence[Any], data_name: str) -> Variable:
     """The same of texts that nobody called categories.
 
     Raises
@@ -1465,39 +1458,37 @@ def encode_text(codes: NDArray[Any], texts: Sequence[Any], data_name: str) -> En
     return encode_codes(codes, texts, data_name, _ALONE)
 
 
-def encode_matrix(values: NDArray[Any], data_name: str) -> EncodedColumns:
+def encode_matrix(values: NDArray[Any], name: str) -> Variable:
     """The same of an array (n,) or (n, d), which is not copied where it holds numbers."""
-    d = 1 if values.ndim == 1 else values.shape[1]
-    if values.dtype.kind in "fiub":
-        kind: ValueKind = "boolean" if values.dtype.kind == "b" else "number"
-        return values, (kind,) * d, (None,) * d
-    if values.ndim == 1:
-        values = values[:, None]
-    if not d:
-        msg = f"{data_name} must have rows and columns, got {len(values)} x 0"
-        raise DataError(msg)
-    words = [data_name] if d == 1 else [f"column {j} of {data_name}" for j in range(d)]
-    return side_by_side([encode(values[:, j], told) for j, told in enumerate(words)], data_name)
+    columns = values[:, None] if values.ndim == 1 else values
+    told, d = f"variable {name!r}", columns.shape[1]
+    if values.dtype.kind in "fiub" or not d:
+        return Variable(name, values if d else np.empty(columns.shape))
+    words = [told] if d == 1 else [f"column {j} of {told}" for j in range(d)]
+    return side_by_side(name, [encode(columns[:, j], word) for j, word in enumerate(words)])
 
 
-def side_by_side(columns: Sequence[Encoded], data_name: str) -> EncodedColumns:
-    """Columns of any kinds as one array (n, d)."""
-    values, kinds, categories = zip(*columns, strict=True)
-    return joined(values, data_name), kinds, categories
-
-
-def joined(columns: Sequence[NDArray[Any]], data_name: str) -> NDArray[Any]:
-    """Columns (n,) or (n, d) as one array (n, d), which is of floats where one of them is.
+def side_by_side(
+    name: str, parts: Sequence[Variable], labels: tuple[str, ...] | None = None
+) -> Variable:
+    """Variables in memory as one, which is of floats where one of them is.
 
     Raises
     ------
     DataError
         Integers would lose digits as floats.
     """
-    values = np.column_stack(columns)
+    columns = [part.read(0, part.shape[0]) for part in parts]
+    values = np.concatenate(columns, axis=1)
     if values.dtype.kind == "f":
-        check_exact(data_name, *columns)
-    return values
+        check_exact(f"variable {name!r}", *columns)
+    return Variable(
+        name,
+        values,
+        kinds=tuple(kind for part in parts for kind in kinds_of(part)),
+        labels=labels,
+        categories=tuple(c for part in parts for c in part.categories or (None,) * part.shape[1]),
+    )
 
 
 def check_whole(values: Any, numbers: NDArray[Any], data_name: str) -> None:
@@ -1521,26 +1512,6 @@ def check_whole(values: Any, numbers: NDArray[Any], data_name: str) -> None:
             raise DataError(msg)
 
 
-def _of_objects(values: list[Any], data_name: str) -> Encoded:
-    """Python values of one type, some of which may be missing.
-
-    All are looked at by functions of C, since there may be a hundred million: their types first.
-    """
-    kinds = {kind: _kind_of_labels(kind) for kind in set(map(type, values))}
-    present = set(kinds.values()) - {None}
-    if present <= {"number"}:
-        return Encoded(_encoded_numbers(values, None in kinds.values(), data_name), "number")
-    floats = {kind for kind, said in kinds.items() if said == "number"}
-    # Floats that are all NaN stand for missing labels.
-    if floats and all(_is_missing(value) for value in values if type(value) in floats):
-        present.remove("number")
-    if present == {"boolean"}:
-        return Encoded(_booleans(values), "boolean")
-    if present == {"text"}:
-        return encode_text(*codes_of_labels(values), data_name)
-    raise _refusal(values, data_name)
-
-
 def _kind_of_labels(kind: type) -> str | None:
     """Labels of the values of a type; None of those that say that one is missing."""
     if kind is type(None) or kind.__name__ in _MARKS:
@@ -1561,30 +1532,6 @@ def codes_of_labels(values: Sequence[Any]) -> tuple[NDArray[np.int32], list[Any]
     codes = dict.fromkeys(values, -1)
     codes.update(zip(labels, range(len(labels)), strict=True))
     return np.fromiter(map(codes.__getitem__, values), np.int32, len(values)), labels
-
-
-def _encoded_numbers(values: list[Any], some_missing: bool, data_name: str) -> NDArray[Any]:
-    """Numbers, whole where all are, and NaN where one is missing."""
-    if some_missing:
-        values = [np.nan if _is_missing(value) else value for value in values]
-    plain = np.array(values)
-    try:
-        numbers = plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
-    except OverflowError:  # Python's whole numbers have no end
-        remedy = "divide by a power of ten, or take logarithms, before"
-        msg = f"{data_name} must hold numbers between -1.8e308 and 1.8e308: {remedy}"
-        raise DataError(msg) from None
-    check_whole(values, numbers, data_name)
-    return numbers
-
-
-def _booleans(values: list[Any]) -> NDArray[Any]:
-    """Booleans, or 1 and 0 with NaN where one is missing."""
-    numbers = {
-        value: np.nan if _is_missing(value) else float(value) for value in dict.fromkeys(values)
-    }
-    encoded = np.fromiter(map(numbers.__getitem__, values), np.float64, len(values))
-    return encoded if np.isnan(encoded).any() else encoded.astype(np.bool_)
 
 
 def check_repeated(
@@ -1746,17 +1693,15 @@ def frame_source(frame: Any, name: str) -> Variable:
     Raises
     ------
     DataError
-        A column holds neither numbers nor labels, or there is none.
+        A column holds neither numbers nor labels.
     """
     data_name = f"variable {name!r}"
     if not hasattr(frame, "columns"):
-        values, kind, categories = _encoded_column(frame, data_name)
         own = None if frame.name in (None, "") else (str(frame.name),)
-        return Variable(name, values, kinds=(kind,), labels=own, categories=(categories,))
+        return replace(_encoded_column(frame, data_name), name=name, labels=own)
     labels = tuple(map(str, frame.columns))
     if not labels:
-        msg = f"{data_name} must have rows and columns, got {len(frame)} x 0"
-        raise DataError(msg)
+        return Variable(name, np.empty((len(frame), 0)))
     types = list(frame.schema.values())
     if len(set(map(str, types))) == 1 and types[0].is_numeric() and str(types[0]) not in _WIDE:
         values = frame.to_numpy()
@@ -1766,9 +1711,7 @@ def frame_source(frame: Any, name: str) -> Variable:
             return Variable(name, values, labels=labels)
     words = [f"column {label!r} of {data_name}" for label in labels]
     words = [data_name] if len(labels) == 1 else words
-    columns = [*map(_encoded_column, frame.iter_columns(), words)]
-    values, kinds, categories = side_by_side(columns, data_name)
-    return Variable(name, values, kinds=kinds, labels=labels, categories=categories)
+    return side_by_side(name, [*map(_encoded_column, frame.iter_columns(), words)], labels)
 
 
 def list_of_columns(variable: Any, known: Container[str] = ()) -> list[Any]:
@@ -1797,13 +1740,22 @@ def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:
     )
 
 
-def _encoded_column(column: Any, data_name: str) -> Encoded:
+def _encoded_column(column: Any, data_name: str) -> Variable:
     import narwhals as nw
 
     native = column.to_native()
-    if (coded := _arrow_codes(native)) is not None:
-        encoded = encode_text if column.dtype == nw.String else encode_codes
-        return encoded(*coded, data_name)
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None and isinstance(native, arrow.ChunkedArray):
+        types, is_text = arrow.types, column.dtype == nw.String
+        is_plain = types.is_string(native.type) or types.is_large_string(native.type)
+        coded = native.dictionary_encode() if is_plain else native
+        if types.is_dictionary(coded.type):
+            # Every chunk of a column may have a dictionary of its own.
+            coded = coded.unify_dictionaries().combine_chunks()
+            # -1 where one is missing.
+            codes = coded.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
+            labels = coded.dictionary.to_pylist()
+            return (encode_text if is_text else encode_codes)(codes, labels, data_name)
     if column.dtype in (nw.Categorical, nw.Enum):
         codes = getattr(getattr(native, "cat", None), "codes", None)  # of pandas, ready made
         if codes is None:
@@ -1826,19 +1778,3 @@ def _check_digits(column: Any, values: NDArray[Any], data_name: str) -> None:
     """Refuse integers that became floats, since some are missing, and lost digits so."""
     if values.dtype.kind == "f" and column.dtype.is_integer():
         check_exact(data_name, column.drop_nulls().to_numpy())
-
-
-def _arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]] | None:
-    """Codes of the labels of an Arrow column, -1 where one is missing, and the labels."""
-    arrow = sys.modules.get("pyarrow")
-    if arrow is None or not isinstance(column, arrow.ChunkedArray):
-        return None
-    types = arrow.types
-    if types.is_string(column.type) or types.is_large_string(column.type):
-        column = column.dictionary_encode()
-    if not types.is_dictionary(column.type):
-        return None
-    # Every chunk of a column may have a dictionary of its own.
-    coded = column.unify_dictionaries().combine_chunks()
-    codes = coded.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
-    return codes, coded.dictionary.to_pylist()

@@ -168,7 +168,12 @@ class Failure(NamedTuple):
 
 def failure_of(error: BaseException) -> Failure:
     """Read an error of a library that reads an object store."""
-    causes = list(_causes_of(error))
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    # A chain of causes may come back to itself.
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__
     answers = [answer for one in causes if (answer := _answer(one)) is not None]
     status, said = answers[0] if answers else (0, f"{type(error).__name__}: {error}")
     refused = status in (401, 403) or any(
@@ -186,16 +191,6 @@ def storage_error(what: str, error: BaseException, url: str) -> StorageError:
     """
     failure = failure_of(error)
     return StorageError(f"{what} ({failure.said}): {failure.remedy(url)}")
-
-
-def _causes_of(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what caused it."""
-    seen: set[int] = set()
-    # A chain of causes may come back to itself.
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__
 
 
 def _answer(error: BaseException) -> tuple[int, str] | None:
@@ -278,9 +273,16 @@ class Folder:
                 listed = fs.ls(path, detail=True)
             except FileNotFoundError:
                 return []
+        entries = []
         # Of a file, and in some stores of a folder, itself.
-        here = path.rstrip("/")
-        return sorted(_folder_entry(one) for one in listed if one["name"].rstrip("/") != here)
+        for one in (one for one in listed if one["name"].rstrip("/") != path.rstrip("/")):
+            name = one["name"].rstrip("/").rpartition("/")[2]
+            # Disks and stores have names of their own for the time.
+            modified = one.get("mtime") or one.get("LastModified") or one.get("created")
+            modified = modified.timestamp() if hasattr(modified, "timestamp") else modified
+            is_folder, size = one["type"] == "directory", int(one.get("size") or 0)
+            entries.append(FolderEntry(name, is_folder, size, modified))
+        return sorted(entries)
 
     def is_file(self) -> bool:
         """Whether a file is in its place."""
@@ -352,15 +354,3 @@ class Folder:
                 remedy = "check that it exists, has room and may be written"
             msg = f"cannot {doing} {self} ({said}): {remedy}"
             raise DataError(msg) from error
-
-
-def _folder_entry(listing: Any) -> FolderEntry:
-    # Disks and stores have names of their own for the time.
-    modified = listing.get("mtime") or listing.get("LastModified") or listing.get("created")
-    stamp = getattr(modified, "timestamp", None)
-    return FolderEntry(
-        listing["name"].rstrip("/").rpartition("/")[2],
-        listing["type"] == "directory",
-        int(listing.get("size") or 0),
-        stamp() if stamp else modified,
-    )

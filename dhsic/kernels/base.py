@@ -36,6 +36,7 @@ _TINY = 1e-100
 # Beyond, exponentials come near the least float64 and take three times as long. 7e-218 is 0 enough.
 _FAR = 500.0
 _HARMLESS = 1e-4  # exp of it is no worse than a float32 tile; dropping signs would cost time
+_STRIP = 32  # rows of a tile whose distances are looked at in double precision
 
 
 @dataclass(frozen=True)
@@ -467,7 +468,7 @@ class Radial(Kernel):
 
     def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
         """Write f into `out`, where the gradient in units of the kernel is -f (x - z)."""
-        raise NotImplementedError
+        super().gradient(rows, columns, gram, out, work)  # refuses
 
     def _distances(self, rows: Matrix, columns: Matrix, out: Matrix) -> None:
         (squared_distances if self.squared else distances)(rows, columns, out)
@@ -477,7 +478,7 @@ class Radial(Kernel):
         self.profile(out, work)
 
     def width(self, d: int) -> int:
-        return prepared_width(d)
+        return 1 if d == 1 else d + 2
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         return prepare_rows(*self._scaled(x, dtype))
@@ -507,8 +508,6 @@ class Radial(Kernel):
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
-        if not self.differentiable:
-            return super().gradient(rows, columns, gram, weights, work)
         slope = work[0]
         self.slope(rows, columns, gram, slope, work[1:])
         np.multiply(slope, weights, out=slope)
@@ -551,7 +550,13 @@ class Gaussian(Radial):
     exponential: ClassVar[bool] = True
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        minus_squared_distances(rows, columns, out)
+        # Above 0 by harmless rounding at most, one product of augmented rows gives -|x - z|^2,
+        # without norms to be added afterwards.
+        if rows.shape[1] > 1 and cancellation(rows) + cancellation(columns) < _HARMLESS:
+            np.matmul(rows, columns.T, out=out)
+        else:
+            squared_distances(rows, columns, out)
+            np.negative(out, out=out)
         # Rows of many columns are nowhere so near and so far at once.
         single = rows.shape[1] == 1 and out.dtype == np.float64 and out.size > 0
         if single and np.ptp(np.concatenate([rows, columns])) ** 2 > _FAR:
@@ -809,7 +814,13 @@ class Laplacian(Kernel):
         return 1.0 / median_distance(sample, "cityblock")
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        (distances if rows.shape[1] == 1 else _cityblock)(rows, columns, out)
+        if rows.shape[1] == 1:
+            distances(rows, columns, out)
+        else:
+            z = columns.astype(np.float64, copy=False)
+            for start in range(0, len(rows), _STRIP):  # `cdist` returns float64 only
+                at = slice(start, start + _STRIP)
+                out[at] = scipy.spatial.distance.cdist(rows[at], z, "cityblock")
         np.negative(out, out=out)
         np.exp(out, out=out)
 
@@ -874,7 +885,7 @@ class Distance(Kernel):
         self._check("exponent", "a number in (0, 2]", lambda q: 0.0 < q <= 2.0)
 
     def width(self, d: int) -> int:
-        return prepared_width(d) + 1
+        return 2 if d == 1 else d + 3
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         scaled, norms = self._scaled(x, dtype)
@@ -887,7 +898,11 @@ class Distance(Kernel):
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         distances(rows[:, :-1], columns[:, :-1], out)
-        _to_power(out, self.exponent)
+        if self.exponent != 1.0:
+            with np.errstate(divide="ignore"):  # exp(q log 0) = 0; np.power is seven times slower
+                np.log(out, out=out)
+            np.multiply(out, self.exponent, out=out)
+            np.exp(out, out=out)
         # (|x|^q + |z|^q - |x - z|^q) / 2 with halves that were prepared: Zhang et al. (2018),
         # section 2.
         np.multiply(out, -0.5, out=out)
@@ -1033,17 +1048,23 @@ class Polynomial(Kernel):
         return scaled
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        _inner_products(rows, columns, out)
-        np.add(out, self.coef0, out=out)
-        _raise(out, self.degree, work)
+        self._write_power(rows, columns, self.degree, out, work[0])
+
+    def _write_power(
+        self, rows: Matrix, columns: Matrix, degree: int, out: Matrix, work: Matrix
+    ) -> None:
+        """Write (<x, z> + coef0)^degree into `out`."""
+        _inner_products(rows, columns, work)
+        np.add(work, self.coef0, out=work)
+        out.fill(1)
+        for _ in range(degree):
+            np.multiply(out, work, out=out)
 
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
         slope = work[0]
-        _inner_products(rows, columns, slope)
-        np.add(slope, self.coef0, out=slope)
-        _raise(slope, self.degree - 1, work[1:])
+        self._write_power(rows, columns, self.degree - 1, slope, work[1])
         np.multiply(slope, weights, out=slope)
         # degree (<x, z> + c)^(degree - 1) z in scaled rows, whose scale is the inner derivative.
         gradients: Matrix = self._scale * self.degree * (slope @ columns).astype(np.float64)
@@ -1457,19 +1478,14 @@ def median_distance(
             "the same: drop the variable, or give the kernel's bandwidth"
         )
         raise DataError(msg)
-    if sample.shape[1] > 1:
-        return median_or_mean(scipy.spatial.distance.pdist(sample, metric))
-    return _median_distance_on_line(np.sort(sample[:, 0]).tobytes())
-
-
-@lru_cache(maxsize=16)
-def _median_distance_on_line(ascending: bytes) -> float:
-    """That of ascending numbers; ranks of so many numbers without ties are often the same."""
-    # On a line the order of the numbers bounds the median, without most of the distances: of 1,000
-    # numbers it takes .4 ms, and all pairs 11.
-    x = np.frombuffer(ascending)
-    median = _median_on_line(x) if len(x) >= _FEWEST_ON_LINE else None
-    return median_or_mean(scipy.spatial.distance.pdist(x[:, None])) if median is None else median
+    if sample.shape[1] == 1:
+        sample = np.sort(sample, axis=0)
+        # On a line the order of the numbers bounds the median, without most of the distances: of
+        # 1,000 numbers it takes .4 ms, and all pairs 11.
+        median = _median_on_line(sample[:, 0]) if len(sample) >= _FEWEST_ON_LINE else None
+        if median is not None:
+            return median
+    return median_or_mean(scipy.spatial.distance.pdist(sample, metric))
 
 
 def median_or_mean(sizes: Vector) -> float:
@@ -1544,41 +1560,11 @@ def _median_on_line(x: Vector) -> float | None:
     return _middle(near, s * (s - 1) // 2, below, *bounds)
 
 
-def _raise(out: Matrix, degree: int, work: Matrix) -> None:
-    """Raise a tile to a whole power, in place."""
-    np.copyto(work[0], out)
-    out.fill(1)
-    for _ in range(degree):
-        np.multiply(out, work[0], out=out)
-
-
 def _inner_products(rows: Matrix, columns: Matrix, out: Matrix) -> None:
     if rows.shape[1] == 1:  # a matrix product of rank one is four times slower
         np.multiply(rows, columns[:, 0].copy(), out=out)
     else:
         np.matmul(rows, columns.T, out=out)
-
-
-def _to_power(out: Matrix, exponent: float) -> None:
-    """Raise a tile of distances to a power, in place."""
-    if exponent == 1.0:
-        return
-    with np.errstate(divide="ignore"):  # exp(q log 0) = 0; np.power is seven times slower
-        np.log(out, out=out)
-    np.multiply(out, exponent, out=out)
-    np.exp(out, out=out)
-
-
-def _cityblock(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> None:
-    """Write |x - z|_1 into `out`, by strips, because `cdist` returns float64 only."""
-    columns, distances = columns.astype(np.float64, copy=False), scipy.spatial.distance.cdist
-    for first in range(0, len(rows), strip):
-        out[first : first + strip] = distances(rows[first : first + strip], columns, "cityblock")
-
-
-def prepared_width(d: int) -> int:
-    """Columns of the prepared arrays for rows of `d` numbers."""
-    return 1 if d == 1 else d + 2
 
 
 def prepare_rows(x: Matrix, norms: Vector) -> Matrix:
@@ -1600,20 +1586,10 @@ def as_columns(rows: Matrix) -> Matrix:
     return columns
 
 
-def minus_squared_distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
-    """Write -|x - z|^2 into `out`, above 0 by harmless rounding at most."""
-    if rows.shape[1] > 1 and cancellation(rows) + cancellation(columns) < _HARMLESS:
-        # One product of augmented rows gives the distances, without norms to be added afterwards.
-        np.matmul(rows, columns.T, out=out)
-    else:
-        squared_distances(rows, columns, out)
-        np.negative(out, out=out)
-
-
 def squared_distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
     """Write |x - z|^2 into `out`; the sign that rounding may leave is dropped."""
     if rows.shape[1] == 1:
-        _differences(rows, columns, out)
+        np.subtract(rows, columns[:, 0].copy(), out=out)  # contiguous, for the inner loop
         np.square(out, out=out)
     else:
         np.matmul(rows, columns.T, out=out)
@@ -1623,11 +1599,16 @@ def squared_distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
 def distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
     """Write |x - z| into `out`."""
     if rows.shape[1] == 1:
-        _differences(rows, columns, out)
+        np.subtract(rows, columns[:, 0].copy(), out=out)
         np.abs(out, out=out)
     else:
         squared_distances(rows, columns, out)
-        _drop_rounding(rows, columns, out)
+        # 0 for what may be rounding: equal rows must not lie the root of the epsilon apart.
+        bound = relative_cancellation(rows)
+        left, right = -bound * rows[:, -2], -bound * columns[:, -1]  # from -|x|^2 and -|z|^2
+        for start in range(0, len(rows), _STRIP):
+            at = slice(start, start + _STRIP)
+            np.copyto(out[at], 0, where=out[at] <= np.add.outer(left[at], right))
         np.sqrt(out, out=out)
 
 
@@ -1644,19 +1625,6 @@ def weighted_differences(rows: Matrix, columns: Matrix, weights: Matrix) -> Vect
     # The two nearly cancel where rows are near, and so are made in double precision.
     differences: Vector = np.multiply(x, sums, dtype=np.float64) - products
     return differences
-
-
-def _drop_rounding(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> None:
-    """Write 0 for what may be rounding: equal rows must not lie the root of the epsilon apart."""
-    bound = relative_cancellation(rows)
-    left, right = -bound * rows[:, -2], -bound * columns[:, -1]  # from -|x|^2 and -|z|^2
-    for start in range(0, len(rows), strip):
-        at = slice(start, start + strip)
-        np.copyto(out[at], 0, where=out[at] <= np.add.outer(left[at], right))
-
-
-def _differences(rows: Matrix, columns: Matrix, out: Matrix) -> None:
-    np.subtract(rows, columns[:, 0].copy(), out=out)  # the copy makes the inner loop contiguous
 
 
 def cancellation(prepared: Matrix) -> float:

@@ -632,11 +632,6 @@ class Combinations:
             return set(range(len(self)))
         return {numbers[0] for numbers in self.by_stage} if self.stages else {self.reference()}
 
-    @property
-    def kept_kernels(self) -> set[int]:
-        """Numbers of the kernels of these."""
-        return {k for c in self.kept for k in self.chosen[c]}
-
     def used(self, values: Sequence[Value], numbers: Iterable[int]) -> list[Value]:
         """Those of K values that belong to the kernels of some of the combinations."""
         return [values[k] for k in sorted({k for c in numbers for k in self.chosen[c]})]
@@ -676,29 +671,15 @@ class Combinations:
 
     def reference(self) -> int:
         """The number of the combination whose length scales are changed the least."""
-        return self._reference
-
-    @cached_property
-    def _reference(self) -> int:
-        changes = [sum(self.of(self._changes, c)) for c in range(len(self))]
-        return changes.index(min(changes))
+        return min(range(len(self)), key=lambda c: sum(self.of(self._changes, c)))
 
     @cached_property
     def _changes(self) -> list[float]:
         return [_change(*pair) for pair in zip(self.kernels, self.factors, strict=True)]
 
-    def points_of(self, points: Sequence[Value], combination: int) -> tuple[Value, ...]:
-        """Select from one value a variable those of the kernels of a combination."""
-        return tuple(points[self.variables[k]] for k in self.chosen[combination])
-
     def kernels_of(self, combination: int) -> tuple[Kernel, ...]:
         """The kernels of a combination, one a variable."""
         return tuple(self.of(self.kernels, combination))
-
-    def length_factors(self) -> list[float | None]:
-        """Multiples of the lengths of all kernels; None of a kernel that has none."""
-        pairs = zip(self.kernels, self.factors, strict=True)
-        return [factor if kernel.has_length else None for kernel, factor in pairs]
 
 
 @lru_cache(maxsize=1024)

@@ -47,6 +47,7 @@ from dhsic.statistics.orbit import (
     Permuted,
     PermutedPass,
     Statistic,
+    is_smooth,
     orbit_of,
     tile_error,
     transform_error,
@@ -75,7 +76,7 @@ _FEWEST_TRANSFORMS = 4
 # Features against a target that share a pass: bands of thousands of kernels would be a few lines
 # each, and a call as dear as its numbers.
 _TOGETHER = 32
-_SMALL_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
+_SMALL = range(2, 60)  # factors of lengths that take less than padding to twice that
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 
 # Rows and bytes of all Gram matrices that several orders share, and of those of rows that move in
@@ -267,6 +268,7 @@ class GramPass(PermutedPass[PairSums]):
     """
 
     pairs: ClassVar[bool] = True
+    alone: ClassVar[str] = "Gram sums"
 
     orbit: Orbit
     cosets: range
@@ -277,11 +279,6 @@ class GramPass(PermutedPass[PairSums]):
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
     unbiased: bool
-
-    @property
-    def name(self) -> str:
-        """Name of the pass."""
-        return super().name if len(self.orbit) > 1 else "Gram sums"
 
     @property
     def pairs_of_rows(self) -> GramPass:
@@ -311,13 +308,10 @@ class GramPass(PermutedPass[PairSums]):
     @cached_property
     def length(self) -> int:
         """Length of transforms: b where that is quick, else twice b and more, padded by zeros."""
-        b = left = self.groups.size
-        for factor in _SMALL_FACTORS:
-            while left % factor == 0:
-                left //= factor
+        b = self.groups.size
         # Lengths with large prime factors are slow. A padded line leaves the shifts beyond its end
         # apart, which are added in the end.
-        return b if left == 1 else int(scipy.fft.next_fast_len(2 * b, real=True))
+        return b if is_smooth(b, _SMALL) else int(scipy.fft.next_fast_len(2 * b, real=True))
 
     @property
     def frequencies(self) -> int:
@@ -579,38 +573,31 @@ class GramPass(PermutedPass[PairSums]):
         return sums, grams
 
 
-class HeldLines(NamedTuple):
-    """All lines of a symmetric matrix of groups of b rows, and of rows that stay."""
+def held_lines(groups: RowGroups) -> tuple[Indices, Indices, Vector]:
+    """All lines of a symmetric matrix of groups of b rows, and of rows that stay.
 
-    rows: Indices
-    """Rows of the entries of D lines, shape (D, b)."""
-    columns: Indices
-    """Columns, shape (D, b)."""
-    weights: Vector
-    """How often each line is to be counted, shape (D,)."""
+    They are diagonals of every pair of groups, and rows that stay with every group.
 
-    @classmethod
-    def of(cls, groups: RowGroups) -> Self:
-        """Diagonals of every pair of groups, and rows that stay with every group."""
-        b, count = groups.size, groups.count
-        g, h, d = np.indices((count, count, b)).reshape(3, -1, 1)
-        # Half of the diagonals of a group with itself, and all of two different ones.
-        taken = ((g < h) | ((g == h) & (d <= b // 2)))[:, 0]
-        g, h, d = g[taken], h[taken], d[taken]
-        weights = np.where((g == h) & ((d == 0) | (2 * d == b)), 1.0, 2.0)[:, 0]
-        stay, met = np.indices((groups.n_left, count)).reshape(2, -1, 1)
-        i = np.arange(b)
-        return cls(
-            np.concatenate([b * g + i, np.broadcast_to(b * count + stay, (len(stay), b))]),
-            np.concatenate([b * h + (i + d) % b, b * met + i]),
-            np.append(weights, np.full(len(stay), 2.0)),
-        )
-
-    @staticmethod
-    def count_of(groups: RowGroups) -> int:
-        """How many they are."""
-        b, count = groups.size, groups.count
-        return count * (b // 2 + 1 + groups.n_left) + math.comb(count, 2) * b
+    Returns
+    -------
+    rows, columns : ndarray of int, shapes (D, b)
+        The entries of the lines.
+    weights : ndarray, shape (D,)
+        How often each line is to be counted.
+    """
+    b, count = groups.size, groups.count
+    g, h, d = np.indices((count, count, b)).reshape(3, -1, 1)
+    # Half of the diagonals of a group with itself, and all of two different ones.
+    taken = ((g < h) | ((g == h) & (d <= b // 2)))[:, 0]
+    g, h, d = g[taken], h[taken], d[taken]
+    weights = np.where((g == h) & ((d == 0) | (2 * d == b)), 1.0, 2.0)[:, 0]
+    stay, met = np.indices((groups.n_left, count)).reshape(2, -1, 1)
+    i = np.arange(b)
+    return (
+        np.concatenate([b * g + i, np.broadcast_to(b * count + stay, (len(stay), b))]),
+        np.concatenate([b * h + (i + d) % b, b * met + i]),
+        np.append(weights, np.full(len(stay), 2.0)),
+    )
 
 
 def add_held(
@@ -623,12 +610,12 @@ def add_held(
     of 20 for 200.
     """
     groups, length = reduction.groups, reduction.length
-    n, lines = groups.n, HeldLines.of(groups)
+    n, (rows, columns, weights) = groups.n, held_lines(groups)
     if groups.n_left:
         stay = np.s_[n - groups.n_left :, n - groups.n_left :]
         reduction.add_still(sums, reduction.joint_sums([gram[stay] for gram in grams]))
     # Places as an index are five times as quick as rows and columns.
-    places = n * lines.rows + lines.columns
+    places = n * rows + columns
     own = {
         left: _transform(grams[left].ravel()[places], length)
         for left in dict.fromkeys(left for left, _ in reduction.chosen)
@@ -638,16 +625,16 @@ def add_held(
         meeting.setdefault(right, []).append(c)
     # Cosets, and lines of each of them, that are gathered at a time.
     most = max(1, _GATHERED_BYTES // (length * reduction.dtype.itemsize))
-    count, kind = len(lines.weights), next(iter(own.values())).dtype
+    count, kind = len(weights), next(iter(own.values())).dtype
     step, part = min(len(reduction.cosets), max(1, most // count)), min(count, most)
-    weights = lines.weights.astype(kind)
+    weights = weights.astype(kind)
     # Written again and again: fresh pages take as long as transforms.
     gathered = np.empty((step, part, groups.size), reduction.dtype)
     spectra = np.empty((2, step, part, reduction.frequencies), kind)
     for m, every in orders.items():
         for r, d in itertools.product(range(0, len(every), step), range(0, len(weights), part)):
             some, at, on = every[r : r + step], slice(r, r + step), slice(d, d + part)
-            places = n * some[:, lines.rows[on]] + some[:, lines.columns[on]]
+            places = n * some[:, rows[on]] + some[:, columns[on]]
             here = np.s_[: len(places), : places.shape[1]]
             for right in (k for k in meeting if reduction.variables[k] == m):
                 # With "clip" it writes into the array at once.
@@ -755,16 +742,8 @@ class RowsPass(PermutedPass[tuple[Matrix, ...]]):
     cosets: range
     dims: tuple[int, ...]
     pairs_of_rows: Any = None
-
-    @property
-    def name(self) -> str:
-        """Name of the pass."""
-        return "read all rows"
-
-    @property
-    def one_block(self) -> bool:
-        """One task takes all rows."""
-        return True
+    name: str = "read all rows"
+    one_block: bool = True
 
     @property
     def rows_bytes(self) -> int:
@@ -917,10 +896,11 @@ class GramStatistic(Statistic[Any]):
             matrices = len(pairs.kernels) + pairs.shared.work_tiles + 1
             needed += 4 * reduction.rows_bytes + size * n * (2 * pairs.width + matrices * n)
             if pairs.orbit.shifted:
-                d, b = HeldLines.count_of(pairs.groups), pairs.groups.size
+                b, count = pairs.groups.size, pairs.groups.count
+                d = count * (b // 2 + 1 + pairs.groups.n_left) + math.comb(count, 2) * b  # lines
                 lefts = len({one[0] for one in pairs.chosen})
                 needed += d * (2 * size * pairs.frequencies * lefts + 16 * b) + _GATHERED_MOST
-                needed += 8 * n * (4 * pairs.groups.count + 3 * len(pairs.cosets))
+                needed += 8 * n * (4 * count + 3 * len(pairs.cosets))
             else:
                 name = "permutation null"
                 needed += session.runtime.threads * pairs.permuting_bytes(n)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,20 +130,21 @@ class Assessed(NamedTuple):
 
     def interval(self, level: float, most: float) -> Interval:
         """The interval of a measure from 0 to `most`."""
-        t = _of_student(0.5 + level / 2.0, self.degrees)
+        t = float(scipy.special.stdtrit(self.degrees, 0.5 + level / 2.0))
         low, high = self._end(t, most), self._end(-t, most)
         return Interval(low, high, level, self.value, self.error, self.degrees)
 
     def signed_interval(self, level: float, most: float) -> Interval:
         """The interval of a difference of measures, from -`most` to `most`."""
-        half = _of_student(0.5 + level / 2.0, self.degrees) * self.error
+        half = float(scipy.special.stdtrit(self.degrees, 0.5 + level / 2.0)) * self.error
         low, high = (min(max(self.value + side * half, -most), most) for side in (-1.0, 1.0))
         return Interval(low, high, level, self.value, self.error, self.degrees)
 
     def effect(self, minimum: float, level: float, quantity: str) -> MinimumEffect:
         """Tests of whether a measure is at most, or at least, a minimum."""
-        above, least = self._above(minimum), self._end(_of_student(level, self.degrees), 1.0)
-        p, other = (float(scipy.stats.t.cdf(side * above, self.degrees)) for side in (-1.0, 1.0))
+        above, t = self._above(minimum), float(scipy.special.stdtrit(self.degrees, level))
+        least = self._end(t, 1.0)
+        p, other = (float(scipy.special.stdtr(self.degrees, side * above)) for side in (-1.0, 1.0))
         return MinimumEffect(minimum, quantity, self.value, self.error, p, other, least, level)
 
     def _end(self, t: float, most: float) -> float:
@@ -181,12 +182,6 @@ class Assessed(NamedTuple):
         power = 1.0 - 2.0 * ratio * (2.0 - ratio) / 3.0
         root: float = (max(self.value + self.excess, 0.0) / mean) ** power
         return (root - 1.0) / (power * spread) + 0.5 * (1.0 - power) * spread
-
-
-@lru_cache
-def _of_student(level: float, degrees: int) -> float:
-    """A quantile of Student's law, which many intervals share."""
-    return float(scipy.stats.t.ppf(level, degrees))
 
 
 def _corrected(measures: Vector, shares: Vector) -> Vector:

@@ -83,32 +83,45 @@ def martingale_of_grams(grams: Sequence[Matrix], means: Vector) -> MartingaleSum
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """Pieces of consecutive rows that follow each other in a random order, as their rows do.
+class PieceSumsPass(Pass[Vector]):
+    """Sums of the products of (1, f, |f|^2) and (1, g, |g|^2) over every piece.
 
-    Where rows are exchangeable, their order says nothing. Where they are stored sorted, or drift,
-    rows that follow each other are of one part of the data, and the parts in a random order.
+    Pieces are of consecutive rows, and follow each other in a random order, as their rows do. Where
+    rows are exchangeable, their order says nothing. Where they are stored sorted, or drift, rows
+    that follow each other are of one part of the data, and the parts in a random order.
 
     Parameters
     ----------
+    layout : Layout
+        The features f and g with their squared norms, about provisional means.
     n, size : int
         Rows of the data, and of a piece; the last one may have fewer.
     seed : int
         The seed of the test.
+    name : str, optional
+        Name of the pass in progress reports.
     """
 
+    layout: Layout
     n: int
     size: int
     seed: int
+    name: str = "sums of pieces"
 
     @classmethod
-    def of(cls, session: Session) -> Self:
+    def of(cls, session: Session, features: Sequence[Features]) -> Self:
         """64 pieces, fewer of few rows, and more where rows are so many that tasks would be large.
 
         They depend on the rows, the columns and the seed alone.
         """
         most = _VALUES // sum(session.dims)
-        return cls(session.n, max(_FEWEST_ROWS, min(-(-session.n // _PIECES), most)), session.seed)
+        size = max(_FEWEST_ROWS, min(-(-session.n // _PIECES), most))
+        return cls(laid_out(features, BOTH[:1], norms=True)[1], session.n, size, session.seed)
+
+    @property
+    def row_multiple(self) -> int:
+        """Blocks are whole pieces, whatever the chunks."""
+        return self.size
 
     @property
     def count(self) -> int:
@@ -129,30 +142,6 @@ class Pieces:
             tiles = (order[at : at + _TILE] for at in range(0, rows, _TILE))
             yield piece, ([x[tile] for x in block.values] for tile in tiles)
 
-
-@dataclass(frozen=True)
-class PieceSumsPass(Pass[Vector]):
-    """Sums of the products of (1, f, |f|^2) and (1, g, |g|^2) over every piece.
-
-    Parameters
-    ----------
-    layout : Layout
-        The features f and g with their squared norms, about provisional means.
-    pieces : Pieces
-        The order of the rows.
-    name : str, optional
-        Name of the pass in progress reports.
-    """
-
-    layout: Layout
-    pieces: Pieces
-    name: str = "sums of pieces"
-
-    @property
-    def row_multiple(self) -> int:
-        """Blocks are whole pieces, whatever the chunks."""
-        return self.pieces.size
-
     @property
     def shape(self) -> tuple[int, int]:
         """Features of either kernel, with 1 and the squared norm."""
@@ -162,20 +151,20 @@ class PieceSumsPass(Pass[Vector]):
     @property
     def sums_bytes(self) -> int:
         """Bytes of the sums of all pieces."""
-        return 8 * self.pieces.count * math.prod(self.shape)
+        return 8 * self.count * math.prod(self.shape)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows; what comes of all blocks stays until the end."""
         scratch = self.layout.scratch(_TILE) + 8 * (
             2 * (math.prod(self.shape) + rows) + 4 * _TILE * sum(self.shape)
         )
-        state = -(-rows // self.pieces.size) * 8 * math.prod(self.shape)
+        state = -(-rows // self.size) * 8 * math.prod(self.shape)
         return Footprint(self.layout.nbytes + 2 * self.sums_bytes, scratch, state)
 
     def chunk(self, block: RowBlock) -> Any:
         """Of the pieces in one block, shape (pieces, r + 2, s + 2)."""
         found = []
-        for _, tiles in self.pieces.within(block):
+        for _, tiles in self.within(block):
             total = np.zeros(self.shape)
             for values in tiles:
                 first, second = map(with_constant, self.features(values))
@@ -223,16 +212,16 @@ class MartingalePass(Pass[MartingaleSums]):
     @classmethod
     def after(cls, sums: PieceSumsPass, found: Vector) -> tuple[Self, Vector]:
         """The pass after the first one, and the cross-covariance of the features."""
-        total, n = found.sum(axis=0), sums.pieces.n
+        total, n = found.sum(axis=0), sums.n
         means = total[1:-1, 0] / n, total[0, 1:-1] / n
         # sum |f - mu|^2 = sum |f|^2 - n |mu|^2, about provisional means that leave mu small.
         norms = float(total[-1, 0]), float(total[0, -1])
         traces = [norm - n * float(mu @ mu) for norm, mu in zip(norms, means, strict=True)]
         # sum (f - mu)(g - nu)' follows from the sums of f g', f, g and 1.
         first, second = map(centring, means)
-        before = np.empty((sums.pieces.count, len(first), len(second)))
+        before = np.empty((sums.count, len(first), len(second)))
         ranks, so_far = np.empty(len(before)), np.zeros_like(total)
-        for piece in sums.pieces.order:
+        for piece in sums.order:
             before[piece] = first @ so_far[:-1, :-1] @ second.T
             ranks[piece] = so_far[0, 0]
             # A run that is timed has the pieces of one block, which stand for all.
@@ -253,7 +242,7 @@ class MartingalePass(Pass[MartingaleSums]):
     def chunk(self, block: RowBlock) -> MartingaleSums:
         """Sums over the pieces in one block."""
         sums = np.zeros(2)
-        for piece, tiles in self.sums.pieces.within(block):
+        for piece, tiles in self.sums.within(block):
             before, rank = self.before[piece].copy(), self.ranks[piece]
             for values in tiles:
                 both = zip(self.sums.features(values), self.means, strict=True)
@@ -271,7 +260,7 @@ class MartingalePass(Pass[MartingaleSums]):
 
 def martingale(session: Session, features: Sequence[Features]) -> tuple[Vector, MartingaleSums]:
     """The cross-covariance of the features of two kernels, and their martingale, in two passes."""
-    sums = _piece_sums(session, features)
+    sums = PieceSumsPass.of(session, features)
     found = session.reduce(sums)
     session.step("sums before pieces")
     second, cross = MartingalePass.after(sums, found)
@@ -280,20 +269,15 @@ def martingale(session: Session, features: Sequence[Features]) -> tuple[Vector, 
 
 def martingale_steps(session: Session, features: Sequence[Features]) -> list[DriverStep | PassPlan]:
     """The passes of `martingale`, and the step between."""
-    sums = _piece_sums(session, features)
+    sums = PieceSumsPass.of(session, features)
     (r, s), zero = sums.shape, np.broadcast_to(0.0, 1)
-    before = np.broadcast_to(0.0, (sums.pieces.count, r - 2, s - 2))
+    before = np.broadcast_to(0.0, (sums.count, r - 2, s - 2))
     second = MartingalePass(sums, (zero, zero), before, zero, 0.0)
     return [
         session.plan(sums),
         DriverStep("sums before pieces", 2 * sums.sums_bytes + 6 * 8 * r * s, sums.sums_bytes),
         session.plan(second),
     ]
-
-
-def _piece_sums(session: Session, features: Sequence[Features]) -> PieceSumsPass:
-    _, layout = laid_out(features, BOTH[:1], norms=True)
-    return PieceSumsPass(layout, Pieces.of(session))
 
 
 class CentredGrams(NamedTuple):

@@ -223,7 +223,11 @@ class Neighbours:
                 f"{found.errors:.0f} standard errors), as in series and groups. P-values assume "
                 f"exchangeable rows and are too small for such rows. {self._remedy}"
             )
-            warnings.warn(msg, DependentRowsWarning, stacklevel=_calls_of_the_package())
+            frame, calls = inspect.currentframe(), 0
+            # To the first call from outside of the package; code that `exec` runs has no name.
+            while frame and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+                frame, calls = frame.f_back, calls + 1
+            warnings.warn(msg, DependentRowsWarning, stacklevel=calls + 1)
 
 
 def _together(first: Likeness, second: Likeness) -> Alike:
@@ -231,15 +235,6 @@ def _together(first: Likeness, second: Likeness) -> Alike:
     products, errors = first.shares * second.shares, min(first.errors, second.errors)
     share = max(float(products[0]), float(products.mean()))
     return Alike(share, errors, first.variable, second.variable)
-
-
-def _calls_of_the_package() -> int:
-    """The number of calls from the function that asks to the first one outside of the package."""
-    frame, calls = inspect.currentframe(), 0
-    # Code that `exec` runs may have no name.
-    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        frame, calls = frame.f_back, calls + 1
-    return calls
 
 
 def _blocks(
@@ -277,10 +272,7 @@ def _blocks(
 
 
 def _is_ordered(steps: Matrix64) -> NDArray[np.bool_]:
-    ordered: NDArray[np.bool_] = np.logical_or(
-        (steps >= 0.0).all(axis=0), (steps <= 0.0).all(axis=0)
-    )
-    return ordered
+    return np.asarray((steps >= 0.0).all(axis=0) | (steps <= 0.0).all(axis=0))
 
 
 def _drawn_runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial, reduce
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import groupby, pairwise
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -134,8 +134,15 @@ class Groups(RowGroups):
         """Where runs start and stop, in the order of their segments."""
         first, last = np.array(bounds[:-1]), np.array(bounds[1:])
         # Vectorised over runs: a plan of many blocks asks for all of them at once.
-        pieces = [segment.pieces(first, last) for segment in self._segments]
-        positions = np.concatenate(pieces, axis=1).swapaxes(1, 2)
+        start, width, offset = self._segments[..., None]
+        length = self.count * width
+        # A segment is a circle: a run may go on from its end to its start, as a second piece, which
+        # is empty where it does not.
+        begin = (offset + first * width) % length
+        end = begin + (last - first) * width
+        starts, stops = [begin, np.zeros_like(begin)], [np.minimum(end, length), end - length]
+        ends = start + np.maximum([starts, stops], 0)
+        positions = ends.transpose(0, 3, 2, 1).reshape(2, len(first), 2 * len(start))
         # Rows left over belong to the row of a group after them, or to the last one.
         rows = positions + np.searchsorted(self._gaps, positions, side="left")
         return np.where(positions == self.count * self.size, self.n, rows)
@@ -170,7 +177,11 @@ class Groups(RowGroups):
 
     def _rows(self, group: int) -> Indices:
         """Rows of a group in their random order, shape (size,)."""
-        positions = np.concatenate([segment.positions(group) for segment in self._segments])
+        pieces = []
+        for start, width, offset in self._segments.T:
+            first = offset + group * width
+            pieces.append(start + np.arange(first, first + width) % (self.count * width))
+        positions = np.concatenate(pieces)
         rows = positions + np.searchsorted(self._gaps, positions, side="right")
         # At random within a group: a shift moves rows that lie far apart in the data.
         return generator(self.seed, "groups", 1, group).permutation(rows)
@@ -181,57 +192,25 @@ class Groups(RowGroups):
         return self.left - np.arange(self.n_left)
 
     @cached_property
-    def _segments(self) -> tuple[_Segment, ...]:
+    def _segments(self) -> Indices:
+        """Where every segment starts, rows of a group in it, and its offset, shape (3, segments).
+
+        Rows are counted without those that are left over; the rows of a group are consecutive ones
+        of each segment, from its offset on and around.
+        """
         # A single group has all rows anyway.
         parts = min(_SEGMENTS, self.size) if self.count > 1 else 1
-        rows = [self.size // parts + (k < self.size % parts) for k in range(parts)]
-        ends = accumulate((self.count * r for r in rows), initial=0)
+        widths = self.size // parts + (np.arange(parts) < self.size % parts)
+        lengths = self.count * widths
         # A design that was repeated 16 times had power 0.16 without the rotation, and 1.00 with it.
         rng = generator(self.seed, "groups", 0)
-        return tuple(
-            _Segment(start, r, self.count, int(rng.integers(self.count * r)))
-            for start, r in zip(ends, rows, strict=False)
-        )
+        offsets = [rng.integers(length) for length in lengths.tolist()]
+        return np.array([np.cumsum(lengths) - lengths, widths, offsets])
 
 
-class _Segment(NamedTuple):
-    """Consecutive rows of all groups, counted without those that are left over."""
-
-    start: int
-    rows: int  # of a group
-    n_groups: int
-    offset: int
-
-    def positions(self, group: int) -> Indices:
-        """Those of a group, from the offset on and around."""
-        first = self.offset + group * self.rows
-        return self.start + np.arange(first, first + self.rows) % (self.n_groups * self.rows)
-
-    def pieces(self, first: Indices, last: Indices) -> Indices:
-        """Those of runs of groups: two pieces, of which one is empty where it does not go around.
-
-        Parameters
-        ----------
-        first, last : ndarray of int, shapes (runs,)
-            The groups first..last-1 of every run.
-
-        Returns
-        -------
-        ndarray, shape (2, 2, runs)
-            Starts and stops of both pieces.
-        """
-        length = self.n_groups * self.rows
-        # A segment is a circle: a run may go on from its end to its start.
-        begin = (self.offset + first * self.rows) % length
-        end = begin + (last - first) * self.rows
-        starts = [begin, np.zeros_like(begin)]
-        stops = [np.minimum(end, length), np.maximum(end - length, 0)]
-        return self.start + np.array([starts, stops])
-
-
-def is_smooth(length: int) -> bool:
-    """Whether Fourier transforms of a length are quick."""
-    for factor in _FACTORS:
+def is_smooth(length: int, factors: Iterable[int] = _FACTORS) -> bool:
+    """Whether Fourier transforms of a length are quick: it has these factors alone."""
+    for factor in factors:
         while length % factor == 0:
             length //= factor
     return length == 1
@@ -833,15 +812,8 @@ class Replicated(NamedTuple):
     """Statistics of the rest of the orbit, shape (N - 1, C); a row is one permutation for all."""
     rounding: Vector
     """Differences of the statistics up to it are ties, shape (C,)."""
-    data: tuple[tuple[Sequence[int], Any], ...] = ()
-    """What else the sums say of the data as they are, with the numbers of the statistics."""
-
-    @property
-    def told(self) -> list[Any]:
-        """What the sums say of every statistic, in their order."""
-        each = (zip(numbers, some, strict=True) for numbers, some in self.data)
-        found = dict(chain(*each))
-        return [found[c] for c in sorted(found)]
+    told: list[Any]
+    """What else the sums say of the data as they are, of every statistic."""
 
 
 @dataclass(frozen=True)
@@ -915,9 +887,14 @@ class PermutedPass(Pass[State]):
     cosets: range
     """Those of the orbit that are summed."""
 
+    alone: ClassVar[str]
+    """Name of the pass over the data as they are."""
+
     @property
     def name(self) -> str:
         """Name of the pass."""
+        if len(self.orbit) == 1:
+            return self.alone
         return "shifts" if self.orbit.shifted else "permutation null"
 
     @property
@@ -968,21 +945,6 @@ def keeping_replicates(plan: Plan, combinations: Combinations, null: object) -> 
     kept = values * len(combinations)
     closing = max(values * _CLOSING, kept * _RANKING if combinations.features else 0)
     return replace(plan, kept_bytes=kept, closing_bytes=closing)
-
-
-def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Permutation, str]:
-    """The null that is exact for any data, and why this one.
-
-    Parameters
-    ----------
-    n_variables : int
-        M.
-    n_resamples : int
-        Replicates.
-    """
-    if n_variables == 2:
-        return Shifts(n_resamples), "exact for exchangeable rows"
-    return Permutation(n_resamples), "exact where all variables but one are exchangeable"
 
 
 def orbit_of(
@@ -1048,8 +1010,8 @@ class Permuted(NamedTuple):
     """Statistics under the permutations of the cosets that were summed, shape (R b, C)."""
     errors: Vector
     """Up to how much rounding may have changed a statistic or its root, shape (C,)."""
-    data: Any = None
-    """What else the sums of coset 0 say of the data as they are."""
+    told: Sequence[Any]
+    """What else the sums of coset 0 say of the data as they are, of every statistic."""
 
 
 class Statistic(ABC, Generic[State]):
@@ -1153,10 +1115,11 @@ def replicate(
             return part
         if whole is None:
             values = np.empty((len(orbit), count))
-            whole = Replicated(values[0], values[1:], np.empty(count))
+            whole = Replicated(values[0], values[1:], np.empty(count), [None] * count)
         for every, some in zip(whole[:3], part[:3], strict=True):
             every[..., list(numbers)] = some
-        whole = whole._replace(data=whole.data + part.data)
+        for c, told in zip(numbers, part.told, strict=True):
+            whole.told[c] = told
     assert whole is not None
     return whole
 
@@ -1171,7 +1134,7 @@ def replicate_parts(
     """
     pieces = _pieces(session, statistic, orbit, share)
     for numbers, group in groupby(pieces, key=lambda piece: piece.numbers):
-        values, squares, data = np.empty((0, 0)), np.zeros(len(numbers)), None
+        values, squares, told = np.empty((0, 0)), np.zeros(len(numbers)), list[Any]()
         for piece in group:
             cosets, sums = piece.cosets, session.reduce(piece.reduction, piece.plan)
             session.step(piece.step.name)
@@ -1179,7 +1142,7 @@ def replicate_parts(
             if cosets.start == 0:
                 # Errors are of roots, whose squares add up over parts of a norm.
                 squares += found.errors**2
-                data = found.data if data is None else data
+                told = told or list(found.told)
             if not values.size and len(found.permuted) == len(orbit):
                 values = found.permuted
                 continue
@@ -1190,7 +1153,7 @@ def replicate_parts(
         tolerance = np.sqrt(squares)
         if statistic.errors_of_roots:
             tolerance = tie_tolerance(values[0], tolerance)
-        yield numbers, Replicated(values[0], values[1:], tolerance, ((numbers, data),))
+        yield numbers, Replicated(values[0], values[1:], tolerance, told)
 
 
 def measure(session: Session, statistic: Statistic[Any]) -> Replicated:

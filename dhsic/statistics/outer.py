@@ -29,7 +29,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy
@@ -260,19 +260,6 @@ class Crossing(NamedTuple):
         return products[..., self.at].reshape(*products.shape[:-1], *self.shape)
 
 
-class ProductPlace(NamedTuple):
-    """Where the products of two kernels are."""
-
-    crossing: Crossing
-    first: slice
-    """Features of the first kernel among the first ones of the crossing."""
-    second: slice
-
-    def of(self, products: NDArray[Any]) -> NDArray[Any]:
-        """A view (..., D_1, D_2) of the products of all crossings (..., P)."""
-        return self.crossing.of(products)[..., self.first, self.second]
-
-
 @dataclass(frozen=True)
 class Layout:
     """Features of kernels side by side, D in all, and P products of them.
@@ -349,10 +336,18 @@ class Layout:
         """Kernels whose features are powers of those of others, see `SharedTiles`."""
         # Kernels of one family at scales of powers of two: a tile of one is the square of
         # another's.
-        numbers, each = list(self.kernels), list(self.kernels.items())
+        numbers, tiles = list(self.kernels), list[tuple[Hashable, float]]()
+        for number, features in self.kernels.items():
+            phi = features.map
+            # Values are squares of one another at the same landmarks only.
+            if isinstance(phi, KernelFeatures) and phi.rows is not None:
+                kernel, exponent = phi.kernel.as_power()
+                tiles.append(((features.variable, phi.rows, kernel), exponent))
+            else:
+                tiles.append((number, 1.0))
         return {
             numbers[k]: Power(numbers[k], numbers[source], squarings)
-            for k, source, squarings in powers_among([_as_power(*one) for one in each])
+            for k, source, squarings in powers_among(tiles)
         }
 
     @cached_property
@@ -400,13 +395,12 @@ class Layout:
         held = sum(self.kernels[k].n_features for k in self._sources)
         return largest + rows * (ordered + self.dtype.itemsize * (self.n_features + held))
 
-    def place(self, pair: tuple[int, ...]) -> ProductPlace:
-        """Where the products of two kernels are."""
-        (first, second), crossing = pair, self._crossing_of[pair]
-        ends = (self.places[first], crossing.first), (self.places[second], crossing.second)
-        return ProductPlace(
-            crossing, *(slice(a.start - b.start, a.stop - b.start) for a, b in ends)
-        )
+    def view(self, pair: tuple[int, ...], products: NDArray[Any]) -> NDArray[Any]:
+        """A view (..., D_1, D_2) of the products of two kernels, of those of all (..., P)."""
+        crossing, (first, second) = self._crossing_of[pair], (self.places[k] for k in pair)
+        i, j = first.start - crossing.first.start, second.start - crossing.second.start
+        rows, columns = first.stop - first.start, second.stop - second.start
+        return crossing.of(products)[..., i : i + rows, j : j + columns]
 
     def features(self, values: Sequence[NDArray[Any]], dtype: DTypeLike | None = None) -> Matrix:
         """Those that are summed, of rows of all variables, shape (b, D)."""
@@ -425,7 +419,16 @@ class Layout:
         # Each after the one that it is a power of.
         for number in [*(k for k in self.kernels if k not in self.powers), *self.powers]:
             features, power = self.kernels[number], self.powers.get(number)
-            whole = power.of(held[power.source]) if power else _mapped(features, values, found)
+            x, phi = values[features.variable], features.map
+            if power:
+                whole = power.of(held[power.source])
+            elif isinstance(phi, KernelFeatures):
+                # To find the ranks of a column takes longer than any kernel of them.
+                beside = found.setdefault(features.variable, {})
+                rows = rows_beside(phi.kernel, x, phi.dtype, beside)
+                whole = phi.of_rows(rows, single=x.shape[1] == 1)
+            else:
+                whole = phi(x)
             if number in self._sources:
                 # Powers are taken of the values themselves, before their mean is taken off.
                 held[number] = whole
@@ -434,26 +437,6 @@ class Layout:
             else:
                 whole -= features.centre
                 yield number, features, whole
-
-
-def _mapped(features: Features, values: Sequence[NDArray[Any]], found: dict[int, Found]) -> Matrix:
-    """The phi of rows of all variables, whose ranks are found once for all kernels of them."""
-    x, phi = values[features.variable], features.map
-    if not isinstance(phi, KernelFeatures):
-        return phi(x)
-    # To find the ranks of a column takes longer than any kernel of them.
-    rows = rows_beside(phi.kernel, x, phi.dtype, found.setdefault(features.variable, {}))
-    return phi.of_rows(rows, single=x.shape[1] == 1)
-
-
-def _as_power(number: int, features: Features) -> tuple[Hashable, float]:
-    """What features share that are powers of each other, and their exponent."""
-    phi = features.map
-    # Values are squares of one another at the same landmarks only.
-    if not isinstance(phi, KernelFeatures) or phi.rows is None:
-        return number, 1.0
-    kernel, exponent = phi.kernel.as_power()
-    return (features.variable, phi.rows, kernel), exponent
 
 
 def _runs(numbers: Sequence[int], order: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
@@ -660,9 +643,8 @@ class OuterStatistic(Statistic["OuterSums"]):
         }
 
         def measured(cross: Matrix, pairs: Pairs, layout: Layout) -> Vector:
-            places = tuple(map(layout.place, pairs))
             factors = tuple((factor[first], factor[second]) for first, second in pairs)
-            sizes_of = _PermutedSizes(cross, places, factors, self.measure.size)
+            sizes_of = _PermutedSizes(cross, layout, pairs, factors, self.measure.size)
             if cross.nbytes <= _SERIAL_BYTES:
                 return sizes_of(range(len(cross)))
             return np.concatenate(session.map("solve", sizes_of, len(cross)))
@@ -741,8 +723,10 @@ class _PermutedSizes:
     ----------
     cross : ndarray, shape (N, P)
         Cross-covariances of the features of all pairs.
-    places : tuple of ProductPlace
-        Those of the pairs.
+    layout : Layout
+        Where they are.
+    pairs : sequence of tuple of int
+        Numbers of kernels.
     factors : tuple of (ndarray or None, ndarray or None)
         L that still whiten them.
     size : callable
@@ -750,16 +734,17 @@ class _PermutedSizes:
     """
 
     cross: Matrix
-    places: tuple[ProductPlace, ...]
+    layout: Layout
+    pairs: Pairs
     factors: tuple[Factors, ...]
     size: Callable[[Matrix], Vector]
 
     def __call__(self, permutations: range) -> Vector:
         """Sizes under some of the permutations, shape (permutations, pairs)."""
         cross = self.cross[permutations.start : permutations.stop]
-        sizes = np.empty((len(cross), len(self.places)))
-        for c, (place, factors) in enumerate(zip(self.places, self.factors, strict=True)):
-            whole = place.of(cross)
+        sizes = np.empty((len(cross), len(self.pairs)))
+        for c, (pair, factors) in enumerate(zip(self.pairs, self.factors, strict=True)):
+            whole = self.layout.view(pair, cross)
             for at in _slices(len(whole), max(1, _SLAB_BYTES // (8 * math.prod(whole.shape[1:])))):
                 # In float64, since whitening magnifies what rounding leaves.
                 slab = whole[at].astype(np.float64, copy=False)
@@ -853,14 +838,10 @@ class Apart:
         rows = np.zeros((count, self.blocks, width), some.dtype)
         within = rows.reshape(-1, width)[before : before + len(some)]
         np.take(some, self.columns, axis=1, out=within, mode="clip")
-        self._add(rows.swapaxes(0, 1), sums.means, sums.apart)
+        self.add_blocks(rows.swapaxes(0, 1), sums.means, sums.apart)
 
-    def add_left_over(self, features: Vector, sums: OuterSums) -> None:
-        """Add those of rows that are in no group, (b, D)."""
-        if self.pairs:
-            self._add(features[None, :, self.columns], sums.means[-1:], sums.apart[-1:])
-
-    def _add(self, rows: Matrix, means: Vector, products: Vector) -> None:
+    def add_blocks(self, rows: Matrix, means: Vector, products: Vector) -> None:
+        """Add those of the rows of some blocks, (B, b, D), to sums of these."""
         for at in _slices(rows.shape[1], _BATCH_ROWS):
             some = rows[:, at]
             means += some.sum(axis=1, dtype=np.float64)
@@ -913,6 +894,8 @@ class OuterPass(PermutedPass[OuterSums]):
     apart : Apart
         Products of blocks of rows.
     """
+
+    alone: ClassVar[str] = "feature sums"
 
     layout: Layout
     orbit: Orbit
@@ -977,8 +960,9 @@ class OuterPass(PermutedPass[OuterSums]):
         if block.n_left:
             self._add_left_over(block, sums)
         for pair in self._by_blocks:
-            total = self.apart.layout.place(pair).of(sums.apart).sum(axis=0)
-            self.layout.place(pair).of(sums.cross)[:] = total
+            self.layout.view(pair, sums.cross)[:] = self.apart.layout.view(pair, sums.apart).sum(
+                axis=0
+            )
         return sums
 
     @property
@@ -1125,7 +1109,8 @@ class OuterPass(PermutedPass[OuterSums]):
         for number, one, raw in layout.raw(values):
             one.write(raw, features[:, layout.places[number]])
             # The bound on rounding needs the features before they are whitened.
-            sums.raw[layout.raw_places[number]] += _column_norms(raw)
+            squares = np.vecdot(raw.T, raw.T) if raw.flags.f_contiguous else squared_norms(raw)
+            sums.raw[layout.raw_places[number]] += squares
         sums.sums[:] += _group_sums(features, b).sum(axis=0)
         squares = _group_sums(np.square(features), b)
         firsts = [place.start for place in layout.places.values()]
@@ -1157,7 +1142,8 @@ class OuterPass(PermutedPass[OuterSums]):
         grouped = block.n_groups * self.groups.size
         features = self.layout.features([x[grouped:] for x in block.values]).astype(np.float64)
         sums.sums[:] += features.sum(axis=0)
-        self.apart.add_left_over(features, sums)
+        rows = features[None, :, self.apart.columns]
+        self.apart.add_blocks(rows, sums.means[-1:], sums.apart[-1:])
         for crossing in self.layout.crossings:
             product = features[:, crossing.first].T @ features[:, crossing.second]
             crossing.of(sums.cross)[:, 0] += self.orbit.n_shifts * product
@@ -1175,23 +1161,11 @@ def _group_sums(values: Matrix, b: int) -> Vector:
     return sums
 
 
-def _column_norms(values: Matrix) -> Vector:
-    """Squared norms of columns, whose numbers may be side by side: (b, D) to (D,)."""
-    if values.flags.f_contiguous:
-        norms: Vector = np.vecdot(values.T, values.T)
-    else:
-        norms = np.einsum("ij,ij->j", values, values)
-    return norms
-
-
 def independent_rounding(session: Session, features: Iterable[Features]) -> float:
     """How far rounding alone may bring a statistic where features have no covariance."""
     spread = math.prod(one.spread for one in features)
     # Both sides are rounding here, so that their product has its square.
     return session.n * rounding_unit(session.dtype) ** 2 * spread
-
-
-Numbered = Mapping[int, Features] | Sequence[Features]
 
 
 class MomentSums(NamedTuple):
@@ -1214,7 +1188,7 @@ class MomentsPass(Pass[MomentSums]):
 
     Parameters
     ----------
-    layout : Layout or Terms
+    layout : Layout or Tuples
         The functions, and the crossings whose products are summed.
     n : int
         Rows of the data.
@@ -1324,14 +1298,14 @@ class FeatureMoments:
         Of the features as they are summed.
     values : ndarray, shape (P,)
         Covariances of these.
-    features : mapping of int to Features
+    features : sequence of Features
         Those of the kernels, whose factors whiten them.
     """
 
     layout: Layout
     means: Vector
     values: Vector
-    features: Mapping[int, Features]
+    features: Sequence[Features]
 
     def mean(self, k: int) -> Vector:
         """Those of kernel k, shape (D_k,)."""
@@ -1339,7 +1313,7 @@ class FeatureMoments:
 
     def plain(self, first: int, second: int) -> Vector:
         """The covariance of the features of two kernels as they are summed, shape (D_1, D_2)."""
-        return self.layout.place((first, second)).of(self.values)
+        return self.layout.view((first, second), self.values)
 
     def covariance(self, first: int, second: int) -> Matrix:
         """That of the whitened features."""
@@ -1354,7 +1328,7 @@ class FeatureMoments:
 
 def second_moments(
     session: Session,
-    features: Numbered,
+    features: Sequence[Features],
     pairs: Pairs = BOTH,
     *,
     norms: bool = False,
@@ -1365,7 +1339,7 @@ def second_moments(
     ----------
     session : Session
         The run. Rows count by their weights, where they have any.
-    features : sequence of Features, or mapping from int
+    features : sequence of Features
         Those of the kernels.
     pairs : sequence of tuple of int, optional
         Numbers of kernels.
@@ -1376,18 +1350,18 @@ def second_moments(
     -------
     FeatureMoments
     """
-    run, numbered, reduction = _reduction(session, features, pairs, norms=norms)
+    run, made, reduction = _reduction(session, features, pairs, norms=norms)
     sums, n = run.reduce(reduction), session.n
     means, values = sums.sums / n, sums.products / n
     for crossing in reduction.layout.crossings:
         # E f h' - E f E h', where both means are small, since features are about provisional ones.
         crossing.of(values)[:] -= np.outer(means[crossing.first], means[crossing.second])
-    return FeatureMoments(reduction.layout, means, values, numbered)
+    return FeatureMoments(reduction.layout, means, values, made)
 
 
 def moments_steps(
     session: Session,
-    features: Numbered,
+    features: Sequence[Features],
     pairs: Pairs = BOTH,
     *,
     norms: bool = False,
@@ -1403,9 +1377,14 @@ def moments_steps(
 
 
 def _reduction(
-    session: Session, features: Numbered, pairs: Pairs, *, norms: bool, products: bool = False
-) -> tuple[Session, dict[int, Features], MomentsPass]:
-    """The run over the variables and weights, features by numbers of kernels, and the pass."""
+    session: Session,
+    features: Sequence[Features],
+    pairs: Pairs,
+    *,
+    norms: bool,
+    products: bool = False,
+) -> tuple[Session, Sequence[Features], MomentsPass]:
+    """The run over the variables and weights, the features that are summed, and the pass."""
     made, layout = laid_out(features, pairs, norms=norms)
     if session.weights is None:
         return session, made, MomentsPass(layout, session.n)
@@ -1415,13 +1394,12 @@ def _reduction(
 
 
 def laid_out(
-    features: Numbered, pairs: Pairs, *, norms: bool
-) -> tuple[dict[int, Features], Layout]:
-    """The features by the numbers of their kernels, with norms beside them, and their layout."""
-    made = dict(features.items() if isinstance(features, Mapping) else enumerate(features))
+    features: Sequence[Features], pairs: Pairs, *, norms: bool
+) -> tuple[Sequence[Features], Layout]:
+    """The features, with norms beside them, and their layout."""
     if norms:
-        made = {k: replace(f, matrix=f.by_row, normed=True) for k, f in made.items()}
-    return made, Layout.of({k: f.carried(f.matrix) for k, f in made.items()}, pairs)
+        features = [replace(f, matrix=f.by_row, normed=True) for f in features]
+    return features, Layout.of({k: f.carried(f.matrix) for k, f in enumerate(features)}, pairs)
 
 
 def with_constant(features: Matrix) -> Matrix:
@@ -1519,7 +1497,7 @@ class KeptBlocks:
 
     groups: RowGroups
     dims: tuple[int, ...]
-    itemsize: int = 8
+    itemsize: int
 
     @classmethod
     def of(cls, session: Session, groups: RowGroups | None = None) -> Self:
@@ -1583,11 +1561,6 @@ class KeptBlocks:
         values = session.take([np.concatenate(numbers)] * len(self.dims))
         return np.concatenate(values, axis=1).reshape(self.count, self.rows, -1)
 
-    def variable(self, kept: NDArray[Any], number: int) -> NDArray[Any]:
-        """The values of one variable, shape (blocks, rows, d)."""
-        start, stop = (sum(self.dims[:end]) for end in (number, number + 1))
-        return kept[:, :, start:stop]
-
 
 def block_means(
     features: Sequence[Features], blocks: KeptBlocks, kept: NDArray[Any]
@@ -1607,8 +1580,8 @@ def block_means(
     step = max(1, _AT_A_TIME // rows)
     # Rows of several blocks are prepared together.
     for at in range(0, len(kept), step):
-        some = kept[at : at + step, :rows]
-        prepared = [_prepared(one, blocks.variable(some, one.variable)) for one in features]
+        some = np.split(kept[at : at + step, :rows], np.cumsum(blocks.dims)[:-1], axis=2)
+        prepared = [_prepared(one, some[one.variable]) for one in features]
         terms += [_of_block(features, both) for both in zip(*prepared, strict=True)]
     means: list[float] = np.mean(terms, axis=0).tolist()
     return means

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import scipy
@@ -73,6 +73,8 @@ _COPIES = 4  # of the functions of a statistic while their norms are found
 @dataclass(frozen=True)
 class Tuples:
     """Two-sided statistics at landmark tuples, each at the landmarks that it keeps.
+
+    `TuplePass` sums for permutations, and `MomentsPass` the terms of the data with their products.
 
     Parameters
     ----------
@@ -166,9 +168,47 @@ class Tuples:
         return consecutive(self.sizes)
 
     @property
-    def n_values(self) -> int:
-        """Landmarks of all statistics together."""
+    def n_features(self) -> int:
+        """Landmarks of all statistics together, and so their terms."""
         return sum(self.sizes)
+
+    @cached_property
+    def crossings(self) -> tuple[Crossing, ...]:
+        """The products of the terms of every statistic."""
+        places = self.places, consecutive(q * q for q in self.sizes)
+        return tuple(Crossing((), (), at, at, square) for at, square in zip(*places, strict=True))
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the kernels of some of the rows, of what is made of them, and of the rows."""
+        tiles = sum(1 + kernel.work_tiles for kernel in self.kernels) * len(self.landmarks[0])
+        made = tiles + (len(self.pairs[0].left) + 5) * max(self.sizes)
+        widths = sum(map(self.width, range(len(self.kernels))))
+        return int(8 * min(rows, _TERM_ROWS) * (made + 3 * widths))
+
+    def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
+        """The terms of all statistics about their pilots, for rows of all variables, shape (b, Q).
+
+        Those of a pair are its centred products, whose mean is u where the pilots are the means;
+        those of a kernel without a left side are its own values about the pilots.
+        """
+        each = list(zip(self.kernels, self.landmarks, self.variables, strict=True))
+        # Products of float32 would leave the covariance indefinite once it is whitened.
+        terms = np.empty((self.n_features, len(values[0])), dtype)
+        # Of so few rows that the cache holds the kernels.
+        for start in range(0, len(values[0]), _TERM_ROWS):
+            on = slice(start, start + _TERM_ROWS)
+            tiles = [_values(k, z, values[m][on], self.dtype) for k, z, m in each]
+            about = [tile - self.pilot(k, slice(None)) for k, tile in enumerate(tiles)]
+            for pair, kept, at in zip(self.pairs, self.kept, self.places, strict=True):
+                of = (*pair.left, pair.right)
+                # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
+                first, *others = some = [about[k][kept] for k in of]
+                terms[at, on] = (
+                    math.prod(others, start=first)
+                    if len(of) < 3
+                    else expanded(some, [self.pilot(k, kept) for k in of])[0]
+                )
+        return terms.T
 
     @cached_property
     def sides(self) -> dict[Side, Indices]:
@@ -305,14 +345,11 @@ class TuplePass(PermutedPass[TupleSums]):
         Those of the orbit that are computed.
     """
 
+    alone: ClassVar[str] = "kernel sums"
+
     tuples: Tuples
     orbit: Orbit
     cosets: range
-
-    @property
-    def name(self) -> str:
-        """Name of the pass."""
-        return super().name if len(self.orbit) > 1 else "kernel sums"
 
     @property
     def frequencies(self) -> int:
@@ -343,25 +380,30 @@ class TuplePass(PermutedPass[TupleSums]):
         """Bytes of the sums."""
         cosets = len(self.cosets)
         cross = (16 * self.frequencies or 8) * cosets
-        return self.tuples.n_values * (cross + 8 * (cosets + 1) * self.n_sides + 16)
+        return self.tuples.n_features * (cross + 8 * (cosets + 1) * self.n_sides + 16)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         t, cosets, size = self.tuples, len(self.cosets), self.tuples.dtype.itemsize
         tile_rows = min(rows, self.together * self.groups.size)
-        sides, terms = self._most_sides, self._most_terms
+        sides, terms = self._most(t.sides.values()), self._most(t.kept)
         if self.orbit.shifted:
             work = size * 2 * self.frequencies * (2 * sides + (cosets + 1) * terms)
         else:
             work = size * tile_rows * (sides + 2 * terms)
-        work += tile_rows * (self._row_bytes + 8 * (cosets + 2) * len(self.moved))
+        # Of a row all sides, the copies of factors that products are made of, and prepared rows.
+        _, widest, tiles = self._tile_sizes
+        factors = self._most(at for side, at in t.sides.items() if len(side) > 1 for _ in side)
+        entries = sides + (1 + tiles) * widest + factors + 3 * sum(map(t.width, t.roots))
+        work += tile_rows * (size * entries + 8 * (cosets + 2) * len(self.moved))
         return Footprint(payload=t.nbytes, scratch=work, state=self.state_bytes)
 
     def chunk(self, block: GroupBlock) -> TupleSums:
         """Sums over a run of groups."""
-        t, b, cosets, f = self.tuples, self.groups.size, len(self.cosets), self.frequencies
-        cross = np.zeros((cosets, t.n_values, f or 1), np.complex128 if f else np.float64)
-        values, sides = np.zeros((2, t.n_values)), np.zeros((cosets + 1, self.n_sides, t.n_values))
+        b, cosets, f = self.groups.size, len(self.cosets), self.frequencies
+        q = self.tuples.n_features
+        cross = np.zeros((cosets, q, f or 1), np.complex128 if f else np.float64)
+        values, sides = np.zeros((2, q)), np.zeros((cosets + 1, self.n_sides, q))
         sums = TupleSums(cross, values[0], sides[:-1], sides[-1], values[1])
         for start in range(0, block.n_groups, self.together):
             stop = min(start + self.together, block.n_groups)
@@ -400,31 +442,12 @@ class TuplePass(PermutedPass[TupleSums]):
         return sum(min(len(at), widest) for at in lists)
 
     @cached_property
-    def _most_sides(self) -> int:
-        """Values of all sides at a strip."""
-        return self._most(self.tuples.sides.values())
-
-    @cached_property
-    def _most_terms(self) -> int:
-        """Values of all statistics at a strip."""
-        return self._most(self.tuples.kept)
-
-    @cached_property
     def _tile_sizes(self) -> tuple[int, int, int]:
         """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
         t = self.tuples
         lists = [t.sides[k,] for k in t.roots]
         widest = max(self._most([at]) for at in lists)
         return self._most(lists), widest, max(t.kernels[k].work_tiles for k in t.roots)
-
-    @cached_property
-    def _row_bytes(self) -> int:
-        """Bytes a row of all sides, of what they are made of, and of prepared rows."""
-        t, (_, widest, work) = self.tuples, self._tile_sizes
-        # Products are made of copies of their factors.
-        factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
-        entries = self._most_sides + (1 + work) * widest + factors
-        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.roots)))
 
     def tiles(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, SideTiles]]:
         """Kernels about their pilots at every strip, (r, rows) each, as sides of their own.
@@ -711,75 +734,14 @@ class Pointwise(Statistic[TupleSums]):
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The terms of statistics about their pilots, as functions of rows.
-
-    Those of a pair are its centred products, whose mean is u where the pilots are the means; those
-    of a kernel without a left side are its own values about the pilots.
-
-    Parameters
-    ----------
-    tuples : Tuples
-        The statistics.
-    """
-
-    tuples: Tuples
-
-    @property
-    def n_features(self) -> int:
-        """Terms of all statistics."""
-        return self.tuples.n_values
-
-    @cached_property
-    def crossings(self) -> tuple[Crossing, ...]:
-        """One a statistic."""
-        places = self.tuples.places, consecutive(q * q for q in self.tuples.sizes)
-        return tuple(Crossing((), (), at, at, square) for at, square in zip(*places, strict=True))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the statistics."""
-        return self.tuples.nbytes
-
-    def scratch(self, rows: int) -> int:
-        """Bytes of the kernels of some of the rows, of what is made of them, and of the rows."""
-        t = self.tuples
-        tiles = sum(1 + kernel.work_tiles for kernel in t.kernels) * len(t.landmarks[0])
-        made = tiles + (len(t.pairs[0].left) + 5) * max(t.sizes)
-        widths = sum(map(t.width, range(len(t.kernels))))
-        return int(8 * min(rows, _TERM_ROWS) * (made + 3 * widths))
-
-    def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
-        """All terms of rows, shape (b, Q)."""
-        t, every = self.tuples, slice(None)
-        each = list(zip(t.kernels, t.landmarks, t.variables, strict=True))
-        # Products of float32 would leave the covariance indefinite once it is whitened.
-        terms = np.empty((t.n_values, len(values[0])), dtype)
-        # Of so few rows that the cache holds the kernels.
-        for start in range(0, len(values[0]), _TERM_ROWS):
-            on = slice(start, start + _TERM_ROWS)
-            tiles = [_values(k, z, values[m][on], t.dtype) for k, z, m in each]
-            about = [tile - t.pilot(k, every) for k, tile in enumerate(tiles)]
-            for pair, kept, at in zip(t.pairs, t.kept, t.places, strict=True):
-                of = (*pair.left, pair.right)
-                # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-                first, *others = some = [about[k][kept] for k in of]
-                terms[at, on] = (
-                    math.prod(others, start=first)
-                    if len(of) < 3
-                    else expanded(some, [t.pilot(k, kept) for k in of])[0]
-                )
-        return terms.T
-
-
-def term_moments(n: int, tuples: Tuples, name: str) -> MomentsPass:
-    """The pass that sums the terms of statistics about their pilots, and their products."""
-    return MomentsPass(Terms(tuples), n, name=name)
-
-
-@dataclass(frozen=True)
 class LimitLaws(Statistic[MomentSums]):
-    """T of every statistic, and its limit law.
+    """T of every statistic, and its limit law: of a normal u of the same covariance.
+
+    T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
+    squared Frobenius norm are the mean and half the variance of T. The mean of this law over
+    permutations is (n - 2) / n times that of T: exactly for M = 2, as follows from
+    E T = tr(HK_1) tr(HK_2) / (n (n - 1)), and closely for M > 2. The factor n / (n - 2) removes
+    the excess of rejections that it causes at small n.
 
     Parameters
     ----------
@@ -807,7 +769,7 @@ class LimitLaws(Statistic[MomentSums]):
     def over(self, orbit: Orbit, cosets: range) -> MomentsPass:
         """The pass over the data as they are."""
         del cosets
-        return term_moments(orbit.groups.n, self.tuples, f"{self.null.name} null")
+        return MomentsPass(self.tuples, orbit.groups.n, name=f"{self.null.name} null")
 
     def step(self, session: Session, reduction: MomentsPass) -> DriverStep:
         """One covariance at a time, beside the moments of all."""
@@ -815,30 +777,18 @@ class LimitLaws(Statistic[MomentSums]):
 
     def values(self, session: Session, reduction: MomentsPass, sums: MomentSums) -> Permuted:
         """The statistics; laws are what is told of the data."""
-        each = zip(reduction.of(sums), self.whiten, strict=True)
-        tested = [_limit_law(session, *moments, whiten, self.null) for moments, whiten in each]
-        statistics = np.array([[statistic for statistic, _ in tested]])
-        return Permuted(statistics, np.zeros(len(self)), tested)
-
-
-def _limit_law(
-    session: Session, plain: Vector, squares: Vector, whiten: Norm, null: Gamma | Spectral
-) -> tuple[float, Distribution]:
-    """T, and its limit law: of a normal U of the same covariance.
-
-    T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
-    squared Frobenius norm are the mean and half the variance of T. The mean of this law over
-    permutations is (n - 2) / n times that of T: exactly for M = 2, as follows from
-    E T = tr(HK_1) tr(HK_2) / (n (n - 1)), and closely for M > 2. The factor n / (n - 2) removes
-    the excess of rejections that it causes at small n.
-    """
-    n, u = session.n, plain / session.n
-    covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
-    check_no_overflow(covariance)
-    statistic = n * float(squared_norms(whiten(u)))
-    if isinstance(null, Spectral):
-        # Along directions near the pruning tolerance the covariance may be negative by rounding.
-        mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
-        return statistic, null.distribution(mixture, session.seed)
-    variance = 2.0 * float(np.vdot(covariance, covariance))
-    return statistic, GammaDistribution(float(covariance.trace()), variance)
+        n, tested = session.n, list[tuple[float, Distribution]]()
+        for (plain, squares), whiten in zip(reduction.of(sums), self.whiten, strict=True):
+            u = plain / n
+            covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
+            check_no_overflow(covariance)
+            law: Distribution
+            if isinstance(self.null, Spectral):
+                # Along directions near the pruning tolerance it may be negative by rounding.
+                mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
+                law = self.null.distribution(mixture, session.seed)
+            else:
+                variance = 2.0 * float(np.vdot(covariance, covariance))
+                law = GammaDistribution(float(covariance.trace()), variance)
+            tested.append((n * float(squared_norms(whiten(u))), law))
+        return Permuted(np.array([[t for t, _ in tested]]), np.zeros(len(self)), tested)

@@ -10,7 +10,6 @@ import dhsic
 from dhsic import causal
 from dhsic.errors import InvalidArgumentError, MemoryBudgetError
 from tests import oracles
-from tests.sensitivity.oracles import paper_equation_8
 
 N = 80
 CRITERIA = ("p-value", "larger-p-value", "hsic", "sensitivity")
@@ -52,8 +51,8 @@ def test_sensitivity__is_the_difference_of_norms_of_the_maps_of_the_paper():
     for cause, left in sides(*caused()):
         gammas, both = grams(cause, left)
         maps = (
-            N * paper_equation_8(cause, *both, gammas[0]),
-            N * paper_equation_8(left, *both[::-1], gammas[1]),
+            N * oracles.paper_equation_8(cause, *both, gammas[0]),
+            N * oracles.paper_equation_8(left, *both[::-1], gammas[1]),
         )
         norms.append([math.sqrt(np.mean(s**2)) for s in maps])
     assert found.forward.sensitivity == pytest.approx(norms[0], rel=1e-8)

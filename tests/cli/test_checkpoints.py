@@ -139,7 +139,7 @@ def test_clean__removes_all_of_a_folder_and_nothing_else(kept, here, invoke):
 
 @pytest.mark.parametrize(("answer", "code"), [(None, 2), ("y\n", 0), ("n\n", 130)])
 def test_clean__asks_on_a_terminal_and_nowhere_else(answer, code, kept, invoke, monkeypatch):
-    monkeypatch.setattr("dhsic.cli.table.is_terminal", lambda stream: answer is not None)
+    monkeypatch.setattr("dhsic.cli.app.is_terminal", lambda stream: answer is not None)
     done = invoke("checkpoints clean runs/kept", input=answer)
     assert done.exit_code == code
     assert ("add --yes to remove them" in done.stderr) == (answer is None)

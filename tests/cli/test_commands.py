@@ -21,8 +21,8 @@ import dhsic
 from dhsic import causal
 from dhsic._validation import known_methods
 from dhsic.cli import main
-from dhsic.cli.options import METHODS
-from dhsic.cli.table import COMMANDS
+from dhsic.cli.app import COMMANDS
+from dhsic.cli.command import METHODS
 from dhsic.cluster import TLS, ClusterSpec, SchedulerAt
 from dhsic.errors import DataError
 from dhsic.kernels.wrap import FORMS
@@ -620,7 +620,7 @@ def test_place__is_what_was_asked_for(more, files, invoke, monkeypatch):
         message = "recorded"
         raise DataError(message)
 
-    monkeypatch.setattr("dhsic.cli.running.connect", record)
+    monkeypatch.setattr("dhsic.cli.command.connect", record)
     (files / "cluster.yaml").write_text("kind: local\nworkers: 2\nthreads: 3\nmemory: 1GiB\n")
     if more.endswith("--tls-cert /t/b"):  # the others are those of the environment
         for name, value in {"CA": "/t/a", "CERT": "/elsewhere", "KEY": "/t/c"}.items():

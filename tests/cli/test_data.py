@@ -111,7 +111,7 @@ def test_demo__tells_dependent_from_independent_data(here, invoke, monkeypatch):
     def on_threads(workers):
         yield None
 
-    monkeypatch.setattr("dhsic.cli.table.local_cluster", on_threads)
+    monkeypatch.setattr("dhsic.cli.app.local_cluster", on_threads)
     monkeypatch.setattr("tempfile.tempdir", str(here))
     before = sorted(here.iterdir())
     done = invoke("demo --rows 5000 --features 10")

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import dhsic
-from dhsic.cli.running import SCHEMA, open_journal, read_journal
+from dhsic.cli.command import SCHEMA, open_journal, read_journal
 from dhsic.engine.events import BlockFinished, PassStarted
 from dhsic.errors import DataError
 

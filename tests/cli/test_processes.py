@@ -19,10 +19,10 @@ SCRIPT = Path(sysconfig.get_path("scripts")) / "dhsic"
 PAIR = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
 STUCK = """
 import hashlib
-from dhsic.cli import running
+from dhsic.cli import command
 
-running._CLEANING_SECONDS = 0.2
-with running.interruptible():
+command._CLEANING_SECONDS = 0.2
+with command.interruptible():
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # library code that no signal reaches
 """

@@ -19,6 +19,7 @@ from dhsic.errors import ApproximateNullWarning, MemoryBudgetError, UnexplainedW
 from dhsic.integrations import PValue
 from dhsic.io.open import open_labelled_data
 from dhsic.kernels import Gaussian
+from dhsic.kernels.wrap import stretched
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
 from dhsic.regression import MOST_FREEDOM, RIDGES, Folds
@@ -43,7 +44,7 @@ def residuals_of_kernels(x, y, z, seed):
     """The features, regressions and sums of a run."""
     sources, _, _ = open_labelled_data((x, y, z), None, None, "refuse", {})
     session = RunOptions(seed, "float64", threads=1).over(sources)
-    return conditional.KernelResiduals((Gaussian(), Gaussian()), (WIDTH, WIDTH)).run(session)
+    return conditional.KernelResiduals((stretched(Gaussian(), WIDTH),) * 2).run(session)
 
 
 def by_fold(seed, values, function):
@@ -95,15 +96,14 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
 
-    centres = [side.centre for side in result.design.sides]
-    for values, centre, kernel in zip((x, y), centres, result.kernels, strict=True):
+    for values, side in zip((x, y), result.design.sides, strict=True):
         ((hat, _),) = fits(given, values[:, None])
         left = values - hat @ values + values.mean()
-        centred = centre(values[:, None], given)[:, 0]
+        centred = side.centre(values[:, None], given)[:, 0]
         np.testing.assert_allclose(centred, left, rtol=1e-6)
         # Of so few rows all are drawn, so that the kernel is of what is left of all of them.
         usual = Gaussian().fit(left[:, None]).gamma / WIDTH**2
-        np.testing.assert_allclose(kernel.gamma, usual, rtol=1e-6)
+        np.testing.assert_allclose(side.features.map.kernel.gamma, usual, rtol=1e-6)
 
 
 @pytest.mark.parametrize("fold", [0, FOLDS - 1])
@@ -283,6 +283,8 @@ def test_mixed__columns_can_be_given_and_tested():
     single = test_given(x, y, given=z, precision="float32")
     # Rounding may choose another ridge of the grid.
     np.testing.assert_allclose(single.statistic, third.statistic, rtol=2e-2)
+    single = test_given(x + z, y + z, given=[labels, z], precision="float32")
+    np.testing.assert_allclose(single.statistic, found.statistic, rtol=2e-2)
 
 
 # Warnings and refusals

@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 import dhsic
 from dhsic.engine.passes import RowBlock
 from dhsic.errors import ApproximateNullWarning, InvalidArgumentError
-from dhsic.statistics.martingale import Pieces
+from dhsic.statistics.martingale import PieceSumsPass
 from dhsic.statistics.orbit import Groups
 from tests import oracles
 from tests.estimators.cases import (
@@ -32,7 +32,7 @@ FEW_ROWS = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 
 def pieces_in_order(n, seed=SEED):
     """All rows, by pieces of 1,024 rows or of a sixty-fourth of them."""
-    pieces = Pieces(n, max(1024, -(-n // 64)), seed)
+    pieces = PieceSumsPass(None, n, max(1024, -(-n // 64)), seed)
     whole = RowBlock(0, (np.arange(n)[:, None],))
     rows = {
         piece: np.concatenate([x for (x,) in tiles])[:, 0] for piece, tiles in pieces.within(whole)

@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 import dhsic
 from dhsic import Chain, Permutation, Shifts
 from tests import oracles
+from tests.dependent_rows import within
 from tests.estimators.cases import (
     CASES,
     FEW,
@@ -165,15 +166,6 @@ def laplacian(x, z):
     return np.exp(-0.7 * np.abs(x[:, None, 0] - z[:, 0]))
 
 
-def within(x, strata):
-    """About the mean of every stratum, in its standard deviations."""
-    found = x.copy()
-    for label in np.unique(strata) if strata is not None else []:
-        own = strata == label
-        found[own] = (x[own] - x[own].mean(axis=0)) / x[own].std(axis=0)
-    return found
-
-
 def held_features(data):
     """At landmarks, with a kernel whose Gram matrices are well conditioned on one column."""
     held = []
@@ -206,9 +198,8 @@ def test_replicates__keep_to_strata_groups_and_series(case, way, null):
     data = [x, 0.5 * x + y]
     found = asked.test(data, null, **rows)
     moves = Moves(N, null, SEED, 2, asked.least, data, **rows)
-    values = np.array(
-        list(map(asked.statistic([within(v, rows.get("strata")) for v in data]), moves))
-    )
+    seen = [within(v, rows["strata"]) if "strata" in rows else v for v in data]
+    values = np.array(list(map(asked.statistic(seen), moves)))
     np.testing.assert_allclose(whole(found), values, rtol=1e-8, atol=1e-9 * max(values))
     assert found.pvalue == pytest.approx(counted(values))
     orders = {moves.order(number).tobytes() for number in range(len(moves))}

@@ -8,6 +8,7 @@ from scipy.stats import binom
 
 import dhsic
 from tests import oracles
+from tests.dependent_rows import within
 from tests.estimators.cases import gaussian
 from tests.estimators.levels import Check
 from tests.estimators.orbit import Moves, landmark_rows
@@ -135,14 +136,6 @@ def in_groups(rng, effect=0.0):
 
 KEPT = pytest.mark.parametrize("case", [in_strata, in_groups])
 QUICK = {"estimator": dhsic.NystromMHSIC(30), "threads": 1, "n_resamples": 199}
-
-
-def within(x, strata):
-    found = x.copy()
-    for s in np.unique(strata):
-        own = strata == s
-        found[own] = (x[own] - x[own].mean()) / x[own].std()
-    return found
 
 
 @KEPT

@@ -16,9 +16,9 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Columns, Delta, Gaussian, Laplacian, OnColumns, parse
 from dhsic.nulls import step_down
 from dhsic.sensitivity import column_sensitivities
+from tests import oracles
 from tests import oracles as gram_oracles
 from tests.dependent_rows import CASES, series
-from tests.ranking import oracles
 
 ESTIMATORS = [
     dhsic.NystromMHSIC(),

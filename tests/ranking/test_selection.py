@@ -5,8 +5,8 @@ import pytest
 
 import dhsic
 from dhsic.kernels import parse
+from tests import oracles
 from tests.oracles import v_hsic
-from tests.ranking import oracles
 
 METHODS = ["forward", "backward", "lasso"]
 

@@ -5,8 +5,8 @@ import pytest
 
 import dhsic
 from dhsic import kernels as k
+from tests import oracles
 from tests import oracles as measures
-from tests.sensitivity import oracles
 
 ROWS, LANDMARKS, SEED = 24, 4, 3
 DIMS = (2, 1, 2)

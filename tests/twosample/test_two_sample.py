@@ -11,6 +11,7 @@ import dhsic
 from dhsic import Permutation, Shifts
 from dhsic.errors import DataError, InvalidArgumentError
 from tests import oracles
+from tests.dependent_rows import within
 from tests.estimators.cases import gaussian
 from tests.estimators.levels import Check
 from tests.estimators.orbit import FEWEST, Moves, landmark_rows, pooled
@@ -152,17 +153,6 @@ def groups_in_strata(rng, effect=0.0):
 
 
 CASES = [in_strata, in_pairs, in_groups, groups_in_strata]
-
-
-def within(x, strata):
-    """About the mean of every stratum, in its deviations; those of pairs of rows are shared."""
-    x = x.copy()
-    for s in np.unique(strata):
-        x[strata == s] -= x[strata == s].mean()
-    sharing = np.where(np.bincount(strata) == 2, -1, np.arange(strata.max() + 1))[strata]
-    for s in np.unique(sharing):
-        x[sharing == s] /= x[sharing == s].std()
-    return x
 
 
 @pytest.mark.parametrize("null", [Shifts(350), Permutation(30)], ids=["shifts", "permutations"])

@@ -1,10 +1,15 @@
-"""The steps of every command: open data, plan or run, tell of it, write results."""
+"""A command of a public function: its options, and its steps.
+
+Options are read off the signature and the docstring of the function. A command opens its data,
+plans or runs, tells of it and writes results.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -14,26 +19,35 @@ import textwrap
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from errno import ENOSPC
-from functools import partial
-from inspect import signature
+from functools import cache, partial
 from pathlib import Path
-from time import monotonic
-from typing import Any, Final
+from pkgutil import resolve_name
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import uuid4
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from dhsic._files import disk_errors, is_terminal, parse_json, write_whole
 from dhsic._progress import progress_bar
-from dhsic._validation import fields_of_method, method_of_name, nearest
+from dhsic._validation import (
+    check_level,
+    fields_of_method,
+    known_methods,
+    load_plugins,
+    method_of_name,
+    nearest,
+    parse_seconds,
+    read_method,
+)
 from dhsic._version import __version__
-from dhsic.cli.options import DATA, LABELS, STDERR, Options, function_of, in_shell
 from dhsic.cluster import TLS, ClusterSpec, SchedulerAt, connect
 from dhsic.cluster.connection import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import (
@@ -47,7 +61,9 @@ from dhsic.engine.events import (
 )
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
-from dhsic.errors import DhsicError, needing, printable
+from dhsic.engine.units import parse_bytes
+from dhsic.errors import DhsicError, InvalidArgumentError, needing, printable
+from dhsic.estimators.choose import ESTIMATORS, NULLS
 from dhsic.io.open import open_group, open_group_labels, open_group_samples
 from dhsic.io.tables import is_table, text_of_columns
 from dhsic.io.urls import Folder, is_url, redacted
@@ -59,6 +75,365 @@ from dhsic.plots import figure_of
 from dhsic.ranking import usable_columns
 from dhsic.report import MemoryUse, Run, check_report, write_report
 from dhsic.results import aligned
+
+Options = dict[str, Any]
+STDERR = "-"
+FLAGS: dict[str, str] = {}  # by the argument, of all commands
+# Where a message has both, options stand before arguments in brackets.
+_CALLED = re.compile(
+    r" \((?:numeric|categorical|thousands|decimal|delimiter)=[^()]*\)"
+    r"|(?: \(|, in Python by )dhsic\.\w+\([^()]*\)\)?"
+    r"|\b([a-z_]+)=(?:\[?'([^']*)'\]?|True\b|(?=[ ,:;]|$))"
+)
+_ARRAY = "[NAME=]ARRAY"
+_CLAUSE = re.compile(r"(?<=\w)[.:;](?=\s|$)")
+
+# Parameters that are data of the command, each an option that may be repeated or stands once.
+DATA: Final = {
+    "variables": ("--variable", True),
+    "x": ("--variable", True),
+    "samples": ("--sample", True),
+    "given": ("--given", True),
+    "features": ("--features", False),
+    "target": ("--target", False),
+}
+LABELS: Final = ("between", "strata", "groups", "weights")
+# Words of the shell where they are others than those of Python.
+_WORDS: Final = {
+    "rng": "--seed",
+    "kernels": "--kernel",
+    "feature_kernels": "--kernel",
+    "n_resamples": "--resamples",
+    "n_landmarks": "--landmarks",
+    "na_values": "--na-value",
+}
+METHODS: Final = ("estimator", "null", "order", "regression")
+# What a person at a shell reads in the place of the first words about an argument of Python.
+_HELP: Final = {
+    "variables": "Array, or columns as 't=timbre[:, 0:12]'; of a table 'NAME=COL,COL'.",
+    "x": "Array, or columns as 't=timbre[:, 0:12]'; of a table 'NAME=COL,COL'.",
+    "samples": "A sample, as a variable of 'dhsic test'; all have the same columns.",
+    "given": "A variable that is given; may be repeated.",
+    "features": "The columns to rank; of a table all others if left out.",
+    "target": "The variable that they are compared with.",
+    "kernels": "Kernel of all variables, or of one; may be repeated.",
+    "feature_kernels": "Kernel of each feature.",
+    "target_kernel": "Kernel of the target.",
+    "estimator": "As v-hsic or nystrom-m:n_landmarks=2000; see 'dhsic methods'.",
+    "null": "As gamma or shifts:100000.",
+    "order": "Rows are a time series, as time or time:lag=12.",
+    "regression": "As random-forest or splines:n_knots=6.",
+    "between": "Labels that assign each row to a sample.",
+    "groups": "Labels of rows that belong together; whole groups are permuted.",
+    "column_groups": "Rank groups of columns, as 'timbre=0:12'; may be repeated.",
+    "strata": "Labels of rows; rows are permuted within strata only.",
+    "weights": "How much of a population each row represents.",
+    "precision": "Floating-point precision of the kernels.",
+    "time": "Limit of time, as 10min, which open choices must fit.",
+    "checkpoint": "Keep finished parts here, and resume from them.",
+}
+_SEVERAL: Final = "Kernel, or several as 'gaussian|laplacian'"
+
+
+class MethodText(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """A name, or a name with fields, of an estimator, a null, an order or a regression.
+
+    Parameters
+    ----------
+    argument : str
+        The argument.
+    names : collection of str
+        Names that the function takes, perhaps a mapping to which plugins add.
+    """
+
+    name = "text"
+
+    def __init__(self, argument: str, names: Collection[str]) -> None:
+        self.argument, self._names = argument, names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, of which a value can be made."""
+        name = value.partition(":")[0].strip()
+        if name not in self.names:
+            load_plugins()
+        if name not in self.names:
+            listed = ", ".join(map(repr, self.names))
+            self.fail(f"{name!r} is not one of {listed}{nearest(name, self.names)}", param, ctx)
+        read_method(self.argument, value)
+        return str(value)
+
+    @property
+    def names(self) -> list[str]:
+        """What may stand before the fields."""
+        return ["auto", *self._names] if isinstance(self._names, Mapping) else list(self._names)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names that begin so, and fields behind a name."""
+        load_plugins()
+        name, colon, text = incomplete.partition(":")
+        if not colon:
+            return [CompletionItem(known) for known in self.names if known.startswith(name)]
+        before, comma, begun = text.rpartition(",")
+        fields = fields_of_method(method_of_name(self.argument, name))
+        head = f"{name}:{before}{comma}"
+        return [CompletionItem(f"{head}{field}=") for field in fields if field.startswith(begun)]
+
+
+class NewFile(click.ParamType):  # type: ignore[type-arg]
+    """A file to write; what could not be written after a run is refused before it.
+
+    Parameters
+    ----------
+    stream : bool
+        Whether - is stderr.
+    """
+
+    name = "file"
+
+    def __init__(self, *, stream: bool = False) -> None:
+        self._stream = stream
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | str:
+        """The path."""
+        if value == STDERR and self._stream:
+            return str(value)
+        if not value or value == STDERR:
+            other = ", or - for stderr" if self._stream else f"; got {value!r}"
+            self.fail(f"give the name of a file{other}", param, ctx)
+        path, wrong = Path(value).resolve(), ""
+        try:
+            if path.exists() and not path.is_file():
+                wrong = f"give the name of a file; {path} is not one"
+            elif not path.parent.is_dir():
+                wrong = f"the folder {path.parent} does not exist: create it first"
+            elif not os.access(path.parent, os.W_OK):
+                wrong = f"the folder {path.parent} cannot be written to: choose another"
+        except OSError as error:
+            wrong = f"{str(path)!r} cannot name a file ({error.strerror}): give another name"
+        if wrong:
+            self.fail(wrong, param, ctx)
+        return path
+
+
+class Read(click.ParamType):  # type: ignore[type-arg]
+    """What a function reads from text.
+
+    Parameters
+    ----------
+    name : str
+        What it is.
+    read : callable
+        Raises InvalidArgumentError.
+    """
+
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value."""
+        del param, ctx
+        return self._read(value)
+
+
+LEVEL: Final = Read("level", lambda text: check_level(click.FLOAT.convert(text, None, None)))
+
+
+def count_of(text: Any) -> Any:
+    """A whole number as such; other words, as 8sqrt, stay text for the function to judge."""
+    return int(text) if re.fullmatch(r"[+-]?\d+", str(text)) else text
+
+
+def lags_of(text: Any) -> Any:
+    """The largest lag, or a range as 0:25 or 0:25:5, which leaves its end out."""
+    if not re.fullmatch(r"[+-]?\d+(:[+-]?\d+(:0*[1-9]\d*)?)?", str(text)):
+        msg = f"lags must be N or FIRST:END or FIRST:END:STEP, as 0:25, got {text!r}"
+        raise InvalidArgumentError(msg)
+    numbers = [int(part) for part in str(text).split(":")]
+    return range(*numbers) if numbers[1:] else numbers[0]
+
+
+# Types and texts of options that are read from text, by the argument.
+_READ: Final = {
+    "alpha": (LEVEL, "LEVEL"),
+    "memory": (Read("bytes", parse_bytes), "BYTES"),
+    "time": (Read("time", parse_seconds), "TIME"),
+    "lags": (Read("lags", lags_of), "N|FIRST:END[:STEP]"),
+}
+
+
+class Command(click.Command):
+    """A command that refuses an option given twice."""
+
+    judge: Callable[[Options], object] = staticmethod(lambda options: None)
+    """Refuses what a run would before it begins, of options, outputs and data."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of a line."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        for option in order:
+            repeats = getattr(option, "multiple", False) or isinstance(option, click.Argument)
+            if not repeats and order.count(option) > 1 and not getattr(option, "is_flag", False):
+                msg = f"{option.opts[0]} is given twice: give it once"
+                raise click.UsageError(msg, ctx)
+        return super().parse_args(ctx, args)
+
+
+@cache
+def _described(documented: Any) -> Mapping[str, str]:
+    """What a numpydoc says of every parameter."""
+    doc = inspect.getdoc(documented) or ""
+    section = re.search(r"\nParameters\n-+\n(.*?)(?=\n\n?[A-Z][a-z]+\n-{3,}\n|\Z)", doc, re.DOTALL)
+    found = re.findall(r"^(\S.*)\n((?:[ ].*\n?|\n(?=[ ]))+)", section[1] if section else "", re.M)
+    return {
+        name.lstrip("*"): inspect.cleandoc(f"\n{text}")
+        for head, text in found
+        for name in head.partition(" : ")[0].split(", ")
+    }
+
+
+def first_words(documented: Any, name: str) -> str:
+    """The first clause of what a docstring says of a parameter, or of the one it refers to."""
+    text = " ".join(_described(documented).get(name, "").split())
+    referred = re.match(r"As (?:`\w+`.* )?(?:for|of) `(?:dhsic\.)?(\w+)`", text)
+    if referred and documented is not (like := resolve_name("dhsic.independence_test")):
+        return first_words(like, name)
+    # A reference is a noun behind some words, and else a footnote.
+    text = re.sub(r"(?<= of | as )\[\d+\]_", "the paper", text)
+    plain = re.sub(r"\s*\[\d+\]_|\s\[\d+\]", "", text)
+    clause = _CLAUSE.split(re.sub('[`"]', "", plain), maxsplit=1)[0].rstrip(".")
+    return f"{clause}." if clause else ""
+
+
+def summary(documented: Any) -> str:
+    """The first line of a docstring, without its references."""
+    line = (inspect.getdoc(documented) or "").partition("\n\n")[0]
+    return re.sub(r"\s*\[\d+\]_|`", "", " ".join(line.split()))
+
+
+def options_of(
+    function: Callable[..., Any],
+    without: Sequence[str] = (),
+    defaults: Mapping[str, Any] | None = None,
+) -> Iterator[click.Parameter]:
+    """The options of a function, in the order of its parameters.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    without : sequence of str
+        Parameters that the command does not have.
+    defaults : mapping, optional
+        Other defaults than those of the function.
+
+    Yields
+    ------
+    click.Parameter
+        Those that data, methods, choices, numbers and flags make; no others can be typed.
+    """
+    hints = get_type_hints(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        default = (defaults or {}).get(name, parameter.default)
+        if name in without or name in ("data", "exclude", "names", "y", "client", "progress"):
+            continue
+        found = _option(function, name, hints[name], default)
+        if found is not None:
+            FLAGS[name] = found.opts[0]
+            yield found
+
+
+def _option(
+    function: Callable[..., Any], name: str, hint: Any, default: Any
+) -> click.Parameter | None:
+    """The option of a parameter, where a shell can give it."""
+    words = None if name in DATA and hint is not Any else _HELP.get(name)
+    settings: dict[str, Any] = {"help": words or first_words(function, name)}
+    flag = _WORDS.get(name, f"--{name.replace('_', '-')}")
+    if name in DATA and hint is Any:
+        flag, multiple = DATA[name]
+        # Of a table these commands take all columns.
+        required = name != "features" and "matrix" not in function.__name__
+        settings.update(multiple=multiple, required=required, metavar=_ARRAY)
+        return click.Option([flag, name], **settings)
+    if name in LABELS:
+        return click.Option([flag, name], multiple=name != "weights", metavar="ARRAY", **settings)
+    if name == "column_groups":
+        settings.update(multiple=True, metavar="NAME=COLUMNS")
+        return click.Option(["--column-group", name], **settings)
+    united = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    parts = {get_origin(part) or part for part in united} - {NoneType}
+    required = default is inspect.Parameter.empty
+    settings["required" if required else "default"] = required or default
+    if name == "kernels":
+        settings.update(default=None, multiple=True, metavar="[NAME=]SPEC")
+        if "Grid" in str(hint):
+            settings["help"] = f"{_SEVERAL}; may be repeated."
+        if "two_sample" in function.__name__:  # whose samples all have the same kernel
+            settings.update(metavar="SPEC", help=f"{_SEVERAL}.")
+    elif name.endswith(("kernel", "kernels")):
+        settings.update(metavar="SPEC")
+    elif name == "rng":
+        settings.update(type=click.IntRange(min=0), default=0, metavar="N")
+    elif name == "checkpoint":
+        settings.update(metavar="URL")
+    elif name in METHODS:
+        settings.update(type=MethodText(name, _names_of(hint, name)), metavar="TEXT")
+    elif choices := choices_of(hint):
+        settings["type"] = click.Choice(choices)
+    elif name in _READ:
+        settings["type"], settings["metavar"] = _READ[name]
+    elif parts == {int, str}:
+        settings.update(type=Read("count", count_of), metavar="COUNT")
+    elif parts == {int}:
+        least = 0 if name in ("seed", "shuffle") else 1
+        settings.update(type=click.IntRange(min=least), metavar="N")
+    elif parts == {float}:
+        settings.update(type=float, metavar="NUMBER")
+    elif parts == {bool}:
+        settings.update(is_flag=True)
+    elif parts == {str}:
+        settings.update(metavar="WORD")
+    elif parts == {Sequence}:
+        settings.update(multiple=True, default=None, metavar="NAME")
+    else:
+        return None
+    return click.Option([flag, name], **settings)
+
+
+def _names_of(hint: Any, argument: str) -> Collection[str]:
+    """The names that a function takes for a method."""
+    words = choices_of(hint)
+    # Names of any test are those that plugins add to.
+    if "block-hsic" in words:
+        return ESTIMATORS
+    if "chi-square" in words:
+        return NULLS
+    return words or list(known_methods(argument))
+
+
+def choices_of(hint: Any) -> list[str]:
+    """The words that an annotation lists."""
+    parts = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
+    return [word for part in parts for word in get_args(part)]
+
+
+def in_shell(text: str) -> str:
+    """Write arguments of Python in a message as options: missing='drop' as --missing drop."""
+
+    def option(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return ""
+        return f"{FLAGS[found[1]]} {found[2] or ''}".rstrip() if found[1] in FLAGS else found[0]
+
+    return _CALLED.sub(option, text)
+
+
+# --- what a command asks for
+
 
 _NAMED = 20
 
@@ -72,7 +447,7 @@ class Request:
     texts : list of str
         The variables as they were typed.
     sources : list of source
-        The variables.
+        The variables that the function takes by their places.
     arguments : dict
         Arguments that planning and running share, besides the client.
     cluster : ClusterSpec or None
@@ -83,32 +458,6 @@ class Request:
     sources: list[Any]
     arguments: Options
     cluster: ClusterSpec | None
-
-    def call(self, function: Callable[..., Any], **more: Any) -> Any:
-        """Call a function with the variables in their places."""
-        arguments = {**self.arguments, **more}
-        if "given" in arguments:
-            return function(*self.sources[:2], **{**arguments, "given": self.sources[2:]})
-        return function(*self.sources, **arguments)
-
-    def told(self, planner: Callable[..., Plan]) -> Plan:
-        """The plan where the run would be, with its seconds there.
-
-        Raises
-        ------
-        click.UsageError
-            It would run in jobs that are not there.
-        """
-        cluster = self.cluster
-        if cluster is not None and cluster.kind not in ("local", "scheduler"):
-            msg = (
-                f"a plan needs running workers, and --cluster would start jobs of {cluster.kind}: "
-                f"plan with --threads {cluster.threads}, the number of a worker"
-            )
-            raise click.UsageError(msg)
-        with client_at(cluster) as client:
-            plan: Plan = self.call(planner, client=client)
-            return replace(plan, times=plan.timed)
 
 
 def read_request(options: Options, parameters: Sequence[str]) -> Request:
@@ -129,14 +478,27 @@ def read_request(options: Options, parameters: Sequence[str]) -> Request:
     # Read before the data, whose opening may take long in a remote store.
     cluster = read_resources(options)
     texts = _texts(options, parameters)
-    data, allowed = location(options["data"]), options["allow_missing_chunks"]
+    data, allowed = options["data"], options["allow_missing_chunks"]
+    # The whole path of a folder: a worker may have started in another one.
+    data = data if "://" in data else os.path.abspath(data)
     opener = open_group_samples if "samples" in parameters else open_group
     sources: list[Variable] = opener(data, texts, allow_missing_chunks=allowed)
+    names = ["values"] if "samples" in options else [source.name for source in sources]
+    labels = partial(open_group_labels, data, allow_missing_chunks=allowed)
     arguments = arguments_of(options, parameters)
     for name, value in arguments.items():
-        arguments[name] = _argument(name, value, options, sources)
+        if name in LABELS:
+            # Several are crossed, but those of samples are one a sample.
+            apart = "samples" in options and not options["between"]
+            arguments[name] = [labels(t, name) for t in value] if apart else labels(value, name)
+        elif name == "column_groups":
+            arguments[name] = column_groups(value, sources[0].shape[1])
+        elif name == "kernels":
+            arguments[name] = read_kernels(value, names[:2] if "given" in parameters else names)
+        elif isinstance(value, tuple):
+            arguments[name] = list(value)
     if "given" in parameters:
-        arguments["given"] = None
+        sources, arguments["given"] = sources[:2], sources[2:]
     return Request(texts, sources, arguments, cluster)
 
 
@@ -193,30 +555,6 @@ def _usable(options: Options, option: str) -> list[str]:
     return usable
 
 
-def _argument(name: str, value: Any, options: Options, sources: Sequence[Variable]) -> Any:
-    """An argument of the function from the value of its option."""
-    if name in LABELS:
-        return _opened_labels(name, value, options)
-    if name == "column_groups":
-        return column_groups(value, sources[0].shape[1])
-    if name == "kernels":
-        names = [source.name for source in sources]
-        if "samples" in options:
-            names = ["values"]
-        elif "given" in options:
-            names = names[:2]
-        return read_kernels(value, names)
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _opened_labels(what: str, texts: Any, options: Options) -> Any:
-    """Labels of rows; several are crossed, but those of samples are one a sample."""
-    data, allowed = location(options["data"]), options["allow_missing_chunks"]
-    if "samples" in options and not options["between"]:
-        return [open_group_labels(data, text, what, allow_missing_chunks=allowed) for text in texts]
-    return open_group_labels(data, texts, what, allow_missing_chunks=allowed)
-
-
 def read_kernels(specs: Sequence[str], names: Sequence[str]) -> Any:
     """Kernels from ``SPEC`` for all variables and ``NAME=SPEC`` for one.
 
@@ -230,8 +568,10 @@ def read_kernels(specs: Sequence[str], names: Sequence[str]) -> Any:
         # A name may hold an equals sign, and so may the fields of a kernel.
         known = [name for name in names if text.startswith(f"{name}=")]
         name = max(known, key=len, default="")
-        if not known and _is_named(text):
-            name = text.partition("=")[0].strip()
+        before, equals, _ = text.partition("=")
+        # What stands before the equals sign of a field is a kernel.
+        if not known and equals and ":" not in before and "(" not in before:
+            name = before.strip()
             msg = (
                 f"--kernel NAME=SPEC needs the name of a variable; got {name!r}"
                 f"; there are: {', '.join(names)}{nearest(name, names)}"
@@ -259,12 +599,6 @@ def read_kernels(specs: Sequence[str], names: Sequence[str]) -> Any:
         for name in names
     ]
     return Grid(tuple(candidates), **fields)
-
-
-def _is_named(text: str) -> bool:
-    """Whether a text begins with a name of a variable, and not with a kernel that has fields."""
-    name, equals, _ = text.partition("=")
-    return bool(equals) and ":" not in name and "(" not in name
 
 
 def column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]]:
@@ -295,11 +629,6 @@ def _range(text: str, d: int) -> Sequence[int | str]:
     return [int(first) if first.lstrip("+-").isdigit() else first] if first else []
 
 
-def location(data: str) -> str:
-    """URLs as they are; the whole path of a folder: a worker may have started in another one."""
-    return data if "://" in data else os.path.abspath(data)
-
-
 # --- where a command runs: its options, and what they mean to the package
 
 
@@ -308,31 +637,33 @@ _TLS: Final = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key"}
 _FILE: Final = click.Path(path_type=Path)
 
 
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+# The options of clusters, in place of the client of a function.
+_AT: Final = "Run on a Dask cluster, as tls://HOST:PORT, with --tls-ca, --tls-cert, --tls-key."
+RESOURCES: Final = (
+    *(
+        click.Option([flag], type=of, metavar=shown, help=text)
+        for flag, of, shown, text in (
+            ("--workers", click.IntRange(min=1), "N", "Run on N local processes."),
+            ("--scheduler", click.STRING, "ADDRESS", _AT),
+            ("--scheduler-file", _FILE, "FILE", "Run on the cluster of this file."),
+            ("--cluster", _FILE, "SPEC.yaml", "Start the cluster of this file."),
+        )
+    ),
+    *(
+        click.Option([_flag(name)], type=_FILE, envvar=f"DHSIC_{name.upper()}", hidden=True)
+        for name in _TLS
+    ),
+    click.Option(["--insecure"], is_flag=True, help="Allow a network scheduler without TLS."),
+)
+
+
 def client_at(cluster: ClusterSpec | None) -> AbstractContextManager[Any]:
     """Where tasks run; None for threads of this process."""
     return nullcontext() if cluster is None else connect(cluster)
-
-
-def resource_options() -> Sequence[click.Parameter]:
-    """The options of clusters, in place of the client of a function."""
-    said = "Run on a Dask cluster, as tls://HOST:PORT, with --tls-ca, --tls-cert, --tls-key."
-    places = (
-        ("--workers", click.IntRange(min=1), "N", "Run on N local processes."),
-        ("--scheduler", click.STRING, "ADDRESS", said),
-        ("--scheduler-file", _FILE, "FILE", "Run on the cluster of this file."),
-        ("--cluster", _FILE, "SPEC.yaml", "Start the cluster of this file."),
-    )
-    return (
-        *(
-            click.Option([flag], type=of, metavar=shown, help=text)
-            for flag, of, shown, text in places
-        ),
-        *(
-            click.Option([_option(name)], type=_FILE, envvar=f"DHSIC_{name.upper()}", hidden=True)
-            for name in _TLS
-        ),
-        click.Option(["--insecure"], is_flag=True, help="Allow a network scheduler without TLS."),
-    )
 
 
 def read_resources(options: dict[str, Any]) -> ClusterSpec | None:
@@ -348,14 +679,14 @@ def read_resources(options: dict[str, Any]) -> ClusterSpec | None:
     # Each of them alone says where to run; the last would win over the others in silence.
     given = [name for name in _CLUSTERS if options[name] is not None]
     if len(given) > 1:
-        listed = ", ".join(_option(name) for name in _CLUSTERS[:-1])
-        msg = f"{listed} and {_option(_CLUSTERS[-1])} say where to run: give one of them"
+        listed = ", ".join(_flag(name) for name in _CLUSTERS[:-1])
+        msg = f"{listed} and {_flag(_CLUSTERS[-1])} say where to run: give one of them"
         raise click.UsageError(msg)
     at_scheduler = not {"scheduler", "scheduler_file"}.isdisjoint(given)
     for name in () if at_scheduler else (*_TLS, "insecure"):
         if _on_the_line(name):
             remedy = "write it in the file" if "cluster" in given else "drop it"
-            msg = f"{_option(name)} needs --scheduler or --scheduler-file: {remedy}"
+            msg = f"{_flag(name)} needs --scheduler or --scheduler-file: {remedy}"
             raise click.UsageError(msg)
     memory = options["memory"]
     if "cluster" in given:
@@ -372,10 +703,10 @@ def read_resources(options: dict[str, Any]) -> ClusterSpec | None:
         return None
     at = SchedulerAt(options["scheduler"], options["scheduler_file"])
     files = {part: options[name] for name, part in _TLS.items()}
-    missing = [_option(name) for name in _TLS if options[name] is None]
+    missing = [_flag(name) for name in _TLS if options[name] is None]
     # Two of three would fail in the handshake, with an error that names none of them.
     if 0 < len(missing) < len(_TLS):
-        there = ", ".join(_option(name) for name in _TLS if options[name] is not None)
+        there = ", ".join(_flag(name) for name in _TLS if options[name] is not None)
         msg = f"{there} needs {' and '.join(missing)}, too"
         raise click.UsageError(msg)
     tls, insecure = None if missing else TLS(**files), options["insecure"]
@@ -385,10 +716,6 @@ def read_resources(options: dict[str, Any]) -> ClusterSpec | None:
 def _on_the_line(name: str) -> bool:
     context = click.get_current_context()
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 # --- plan or run
@@ -470,7 +797,7 @@ class Row:
 
 def run(row: Row, options: Options) -> None:
     """Run a command."""
-    if options.get("only_plan"):
+    if row.name == "plan" or options.get("only_plan"):
         print_plan(row, options)
         return
     # All that can be refused without data is, before a log says that a command has begun.
@@ -485,9 +812,9 @@ def run(row: Row, options: Options) -> None:
         # What could not be written after a run is refused before it.
         if group is not None:
             check_new_group(group, row.columns(request, options), overwrite=overwrite)
-        function = function_of(row.function)
+        function = resolve_name(row.function)
         with _seen(request.cluster, options, journal, page) as seen:
-            result = request.call(function, **seen)
+            result = function(*request.sources, **request.arguments, **seen)
             # Blocks of a map are computed as they are written, by the workers.
             if group is not None:
                 result.to_zarr(group, overwrite=overwrite)
@@ -501,7 +828,8 @@ def run(row: Row, options: Options) -> None:
             if page.path is not None:
                 code = code_of(function, options, request)
                 page.write(result, options, command, code)
-            _write_picture(options["plot_path"], lambda: row.draw(result, options))
+            if options["plot_path"] is not None:
+                _write_picture(options["plot_path"], lambda: row.draw(result, options))
             told = {name: getattr(result, name) for name in _TOLD if hasattr(result, name)}
             journal.tell("result", **{**told, **row.told(result)})
         # The result is printed even where its file cannot be written.
@@ -528,6 +856,8 @@ def print_plan(row: Row, options: Options) -> None:
 
     Raises
     ------
+    click.UsageError
+        It would run in jobs that are not there.
     MemoryBudgetError
         It does not fit.
     """
@@ -535,8 +865,19 @@ def print_plan(row: Row, options: Options) -> None:
         if options.get(name) is not None:
             msg = f"{option} needs a run, and a plan runs nothing: drop it"
             raise click.UsageError(msg)
-    planner = vars(function_of(row.function))["planner"]
-    planned = row.read(options, row.parameters).told(planner)
+    planner = vars(resolve_name(row.function))["planner"]
+    request = row.read(options, row.parameters)
+    cluster = request.cluster
+    if cluster is not None and cluster.kind not in ("local", "scheduler"):
+        msg = (
+            f"a plan needs running workers, and --cluster would start jobs of {cluster.kind}: "
+            f"plan with --threads {cluster.threads}, the number of a worker"
+        )
+        raise click.UsageError(msg)
+    with client_at(cluster) as client:
+        planned: Plan = planner(*request.sources, **request.arguments, client=client)
+        # With its seconds there, which are timed while the workers run.
+        planned = replace(planned, times=planned.timed)
     print_summary(planned.summary())
     print_columns(*planned.table())
     # After the plan is printed, which says why it does not fit.
@@ -559,12 +900,7 @@ def _check_outputs(options: Options) -> None:
         if name != "log_path" and path.exists() and not options["overwrite"]:
             msg = f"{option}: {path} exists: give another name, or --overwrite to replace it"
             raise click.UsageError(msg)
-    _check_picture(options["plot_path"])
-
-
-def _check_picture(path: Path | None) -> None:
-    """Refuse before a run a picture that could not be written after it."""
-    if path is None:
+    if (path := options["plot_path"]) is None:
         return
     with needing("matplotlib", "plot", "--plot"):
         from matplotlib.figure import Figure
@@ -574,9 +910,7 @@ def _check_picture(path: Path | None) -> None:
         raise click.UsageError(msg)
 
 
-def _write_picture(path: Path | None, draw: Callable[[], Any]) -> None:
-    if path is None:
-        return
+def _write_picture(path: Path, draw: Callable[[], Any]) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg", force=True)  # no window, whatever the machine has
@@ -720,15 +1054,16 @@ def code_of(function: Callable[..., Any], options: Options, request: Request) ->
         apart = "samples" in options and not options["between"]
         each = texts if apart else [texts]
         opened = [f"open_group_labels({data}, {text!r}, {what!r}{allowed})" for text in each]
-        listed = f"[{', '.join(opened)}]"
-        lines.append(f"{what} = {listed if apart else opened[0]}")
+        lines.append(f"{what} = [{', '.join(opened)}]" if apart else f"{what} = {opened[0]}")
     # Labels are opened above, under the names of their arguments.
     asked: Options = {**request.arguments, **{what: what for what in labels}}
     variables = "    *variables,"
-    if asked.pop("given", 0) is None:
+    if asked.pop("given", None) is not None:
         variables = "    *variables[:2],\n    given=variables[2:],"
-    usual = {name: parameter.default for name, parameter in signature(function).parameters.items()}
-    given = {name: value for name, value in asked.items() if value not in (None, usual.get(name))}
+    usual = inspect.signature(function).parameters
+    given = {
+        name: value for name, value in asked.items() if value not in (None, usual[name].default)
+    }
     arguments = [
         f"    {name}={name if name in labels else repr(value)},"
         for name, value in {**given, "rng": options["rng"]}.items()
@@ -787,14 +1122,14 @@ class Journal:
 
     Parameters
     ----------
-    write : callable
+    write : callable or None
         Takes a line; an OSError of it ends the journal with a warning, never the command.
     """
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None] | None) -> None:
         # Set once the cluster is there; until then no worker can be counted.
         self.workers: Callable[[], int | None] = lambda: None
-        self._write: Callable[[str], None] | None = write
+        self._write = write
         # A log may be that of several runs, even at once.
         self._run = uuid4().hex[:12]
         self._position = Position()
@@ -817,7 +1152,7 @@ class Journal:
 
     def hear(self, event: Event) -> None:
         """Write what the engine tells."""
-        self._position = self._position.after(event, monotonic())
+        self._position = self._position.after(event, time.monotonic())
         fields = as_json(event)
         if isinstance(event, PassStarted | BlockFinished | PassFinished):
             # The position is taken after the event, which may have ended the pass.
@@ -870,7 +1205,19 @@ def open_journal(target: str | Path | None, command: Sequence[str], data: str) -
     DataError
         The file cannot be written.
     """
-    with _writer(target) as write:
+    with ExitStack() as stack:
+        write: Callable[[str], None] | None = None
+        if target == STDERR:
+            write = partial(click.echo, nl=False, err=True)
+        elif target is not None:
+            with disk_errors(f"the log {target}"):
+                # With O_APPEND the system finds the end for every write, whoever else writes.
+                file = stack.enter_context(open(target, "a+b", buffering=0))
+            # A run that was killed left half a line: the next one starts on its own.
+            end = file.seek(0, os.SEEK_END)
+            if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+                file.write(b"\n")
+            write = partial(_append, file)
         journal = Journal(write)
         words = [redacted(word) for word in command]
         # URLs may hold passwords, and logs are passed on.
@@ -909,28 +1256,10 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
     return [line for line in lines if not runs or line["run"] == runs[-1]]
 
 
-@contextmanager
-def _writer(target: str | Path | None) -> Iterator[Callable[[str], None]]:
-    if target is None:
-        yield lambda line: None
-        return
-    if target == STDERR:
-        yield lambda line: click.echo(line, nl=False, err=True)
-        return
-    with disk_errors(f"the log {target}"):
-        # With O_APPEND the system finds the end for every write, whoever else writes.
-        file = open(target, "a+b", buffering=0)  # noqa: SIM115  # closed below
-
-    def write(line: str) -> None:
-        # One call writes a whole line, so that lines of several processes do not mix.
-        if os.write(file.fileno(), line.encode()) != len(line.encode()):
-            raise OSError(ENOSPC, "no space is left for it")
-
-    with file:
-        # A run that was killed left half a line: the next one starts on its own.
-        if (size := file.seek(0, os.SEEK_END)) and os.pread(file.fileno(), 1, size - 1) != b"\n":
-            file.write(b"\n")
-        yield write
+def _append(file: Any, line: str) -> None:
+    # One call writes a whole line, so that lines of several processes do not mix.
+    if os.write(file.fileno(), line.encode()) != len(line.encode()):
+        raise OSError(ENOSPC, "no space is left for it")
 
 
 # --- Ctrl-C and termination end a command within seconds, wherever it is
@@ -976,7 +1305,7 @@ def interruptible() -> Iterator[None]:
     # A full pipe must not hold the signal's handler up.
     outer.setblocking(False)
     # Schedulers end jobs by SIGTERM, whose default ends Python without any `finally`.
-    handler = signal.signal(signal.SIGTERM, _interrupt)
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The number of every signal is written here by the interpreter, even in library code.
     wakeup = signal.set_wakeup_fd(outer.fileno(), warn_on_full_buffer=False)
     watch = threading.Thread(target=_watch, args=(inner, outer), name="interrupts", daemon=True)
@@ -991,11 +1320,6 @@ def interruptible() -> Iterator[None]:
         signal.set_wakeup_fd(wakeup)
         signal.signal(signal.SIGTERM, handler)
         outer.send(_BACK)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    del number, frame
-    raise KeyboardInterrupt
 
 
 def _watch(inner: socket.socket, outer: socket.socket) -> None:
@@ -1062,8 +1386,19 @@ def print_summary(rows: Sequence[tuple[str, str]], label_width: int = 0) -> None
     """Print texts with their labels before them, in a column of their width or more."""
     # Labels stand in one column over several calls, where a caller says how wide.
     width = max(label_width, *(len(label) for label, _ in rows)) + len(_GAP)
+    wrapper = textwrap.TextWrapper(
+        max(shutil.get_terminal_size().columns, width + 20),
+        initial_indent=" " * width,
+        subsequent_indent=" " * width,
+        # Paths and kernels are to be copied whole.
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    # Other programs read lines, which are not to be broken for them.
+    is_broken = is_terminal(sys.stdout)
     for label, text in rows:
-        click.echo(click.style(f"{label:<{width}}", bold=True) + _wrap(printable(text), width))
+        shown = wrapper.fill(printable(text))[width:] if is_broken else printable(text)
+        click.echo(click.style(f"{label:<{width}}", bold=True) + shown)
 
 
 def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -1072,22 +1407,3 @@ def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     click.echo(click.style(first, bold=True))
     for line in others:
         click.echo(line)
-
-
-def _wrap(text: str, indent: int) -> str:
-    """Break a text where a terminal would; leave it in one line where a program reads it."""
-    # Other programs read lines, which are not to be broken for them.
-    if not is_terminal(sys.stdout):
-        return text
-    width = max(shutil.get_terminal_size().columns, indent + 20)
-    space = " " * indent
-    filled = textwrap.fill(
-        text,
-        width,
-        initial_indent=space,
-        subsequent_indent=space,
-        # Paths and kernels are to be copied whole.
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return filled[indent:]
