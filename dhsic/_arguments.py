@@ -70,13 +70,9 @@ from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import check_codes, check_order, codes_of, moves_of
 
 Given = ParamSpec("Given")
-
 Returned = TypeVar("Returned")
-
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
-
 Precision = Literal["float64", "float32"]
-
 Order = Literal["time"] | TimeOrder
 
 
@@ -176,7 +172,6 @@ class RowLabels(NamedTuple):
 
 
 ALL_ROWS = RowLabels()
-
 DROP_MISSING = "; missing='drop' drops those with NaN"
 
 
@@ -326,7 +321,6 @@ def read_given(
 
 
 _VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
-
 _USUAL = Candidates()
 
 

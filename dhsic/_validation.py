@@ -24,15 +24,12 @@ import numpy as np
 from dhsic.errors import InvalidArgumentError, UnknownArgumentError
 
 Given = ParamSpec("Given")
-
 Returned = TypeVar("Returned")
-
 Maker = Callable[..., Any]
 
 # Options of single fields that there were, by the texts that have the field now: a command takes
 # the first that it has.
 _LANDMARKS = "landmarks=n_landmarks pairing selection pool"
-
 _FEATURES = "features=n_features form orthogonal"
 
 # Names that other libraries give to the arguments of this one.
@@ -387,7 +384,6 @@ def _value(text: str) -> Any:
 
 
 GROUP = "dhsic.plugins"
-
 _LOADED: set[str] = set()
 
 
@@ -426,9 +422,7 @@ _STOPPING = (
 )
 
 _SELECTIONS = "this selection of landmarks was removed: take 'rpcholesky' or 'leverage'"
-
 _CURVES = ("RocCurve", "PrecisionRecallCurve", "roc_curve", "precision_recall_curve")
-
 _DISPLAYS = "take sklearn.metrics of the true directions and the scores"
 
 

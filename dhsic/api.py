@@ -673,7 +673,6 @@ def _pair(session: Session, first: int) -> Session:
 LagEstimator = Literal["auto", "v-hsic", "nystrom-hsic"]
 Vector = NDArray[np.float64]
 
-_LEVEL = 0.05
 _PIECE = 2**14  # rows at least
 _TIMES = 64  # the largest lag, or the least L, of a piece
 
@@ -796,7 +795,7 @@ class LagScan(RunFields):
         meeting = Counter(lag % self.step for lag in self.lags)
         return min(meeting.values()) / (len(self.null_distribution) + 1)
 
-    def summary(self, alpha: float = _LEVEL) -> list[tuple[str, str]]:
+    def summary(self, alpha: float = 0.05) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads, with the decision at a level."""
         least = self.least_adjusted
         few = ": take fewer lags or more rows" if least > alpha else ""

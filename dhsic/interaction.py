@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dhsic._arguments import (
     Kernels,
@@ -136,15 +135,12 @@ class InteractionTestResult(IndependenceTestResult):
         return [{**super().records()[0], **each}]
 
 
-Vector = NDArray[np.float64]
-
 # The variables a and b that stay together, and the one s that is independent of both.
 FACTORISATIONS: Final = ((1, 2, 0), (0, 2, 1), (0, 1, 2))
 
 QUANTITY = "squared interaction"
 _PAIRS = tuple(Pair((a, b), s) for a, b, s in FACTORISATIONS)
 _STRIP = 2**15  # entries of a Gram matrix that are gathered at a time
-_SAFETY = 4.0
 
 
 @dataclass(frozen=True)
@@ -250,12 +246,12 @@ class PairLancaster(Estimator):
             # The product of two centred matrices is not centred itself; HSIC with s needs it to be.
             _, product = _centred(grams[a] * grams[b])
             norm = np.linalg.norm(product)
-            # Errors of tiles are relative to the kernels themselves, but independent.
+            # Four times the bound; errors of tiles are relative to the kernels, but independent.
             apart = (peaks[a] * norms[b] + peaks[b] * norms[a]) * norms[s] + norm * n * peaks[s]
-            errors.append(_SAFETY * (unit * norm * norms[s] + 2.0 * tile * apart / n) / n)
+            errors.append(4.0 * (unit * norm * norms[s] + 2.0 * tile * apart / n) / n)
             statistics.append(float(np.vdot(product, grams[s])) / n)
             permuted = PermutedGrams(moved, [product, grams[s]])
-            parts: list[Vector] = session.map("permutation null", permuted, null.n_resamples)
+            parts: list[Any] = session.map("permutation null", permuted, null.n_resamples)
             replicates.append(np.concatenate(parts)[:, 0] / n)
         return GridOutcome(
             fitted,

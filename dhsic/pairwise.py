@@ -88,7 +88,6 @@ Vector = NDArray[np.float64]
 Sizes = NDArray[np.floating[Any]]
 Steps = list[DriverStep | PassPlan]
 
-_LEVEL = 0.05
 _RESAMPLES_OF_PAIR = 40  # which leave 0.025 for the smallest p-value by Holm
 _LAWS = 512  # mixtures at a time, of up to 40 kB each
 _WRITTEN = 2**18  # pairs at a time
@@ -178,7 +177,7 @@ class DependenceMatrix(RunFields):
         """
         return _square(self.pair_pvalues, self.own_pvalues)
 
-    def summary(self, alpha: float = _LEVEL) -> list[tuple[str, str]]:
+    def summary(self, alpha: float = 0.05) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads, with the decision at a level."""
         (first,) = self._strongest(1)
         # No replicate reaches the statistic of a variable with itself: 1 / (b + 1).

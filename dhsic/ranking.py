@@ -100,11 +100,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Vector = NDArray[np.float64]
-
 By = Literal["pvalue", "cka", "hsic", "sensitivity"]
-
 ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
-
 ColumnGroups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
 
 
@@ -834,13 +831,9 @@ def _found(outcome: GridOutcome, dtype: np.dtype[Any]) -> dict[str, list[Any]]:
 
 
 SelectionMethod = Literal["forward", "backward", "lasso"]
-
 SelectionCriterion = Literal["hsic", "cka"]
-
 Subset = tuple[int, ...]
-
 SubsetMeasure = Callable[[Sequence[Subset]], Vector]
-
 _REMEDY = "take fewer features, threads, or groups of columns one after another"
 
 # Rows change places within so many, and not in the whole data as in Climente-Gonzalez et al.: a

@@ -47,8 +47,6 @@ TRANSIENT: Final = MappingProxyType({"transient": True})
 # How values of classes, and of those derived from them, are written as plain types and read;
 # readers raise TypeError, ValueError or KeyError of anything else.
 CODECS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
-
-
 _STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
 _SHOWN = 20
 _CELL = 64
@@ -533,7 +531,6 @@ def _counts(numbers: int | tuple[int, ...]) -> str:
 
 
 _LEVEL = 0.05
-
 _TITLE_NAME = 48  # characters
 
 _MEANING = (
@@ -1354,9 +1351,7 @@ _SCALED = re.compile(
 )
 
 _PARAMETERS = re.compile(r":[^:@*,()+ ]+")
-
 _MEAN = re.compile(r"columns\(([^()]*)\)")
-
 _UNITS = {None: "", "ranks": " in ranks from 0 to 1", "scores": " in normal scores"}
 
 
