@@ -546,11 +546,11 @@ def takes_variables(estimator: Estimator | type[Estimator], count: int) -> bool:
 
 def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
     """Whether an estimator supports a null; "auto" is supported, and None for estimates."""
-    if null is None or null == "auto":
-        return True
     nulls = nulls_of(type(estimator))
     # By name before classes: nulls of plugins have no class that is known here.
-    return any(null == cls.name for cls in nulls) if isinstance(null, str) else _stands(null, nulls)
+    if null is None or isinstance(null, str):
+        return null in (None, "auto", *(cls.name for cls in nulls))
+    return _stands(null, nulls)
 
 
 def draws_replicates(null: str | Null) -> bool:
