@@ -1,4 +1,9 @@
-"""Tables: files and frames whose columns hold numbers or labels, as variables and in zarr."""
+"""Read tables, files or frames, whose columns hold numbers or labels, and convert them to zarr.
+
+The notation of numbers and the options of reading come first, then tables in files, their columns
+as variables, and the conversion. The last parts encode values of any type as numbers, and take
+columns from frames of every library.
+"""
 
 from __future__ import annotations
 
@@ -183,33 +188,6 @@ def numbers_of_text(
 
 
 # --- how a table is read
-
-_REMEDIES = {
-    "c": "use its real and imaginary parts as columns",
-    "M": "turn times into numbers, as days since the first, or into categories, as the weekday",
-    "m": "turn durations into numbers, as seconds",
-    "V": "choose one of its fields",
-    "OUST": "read it into memory, where labels become categories, or store integer codes",
-}
-_TIMES = datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64
-# Whole numbers alone are as often labels.
-_WHOLE = re.compile(r"\s*[-+\u2212]?\d+\s*")
-_MARKS = "NAType", "NaTType"  # of pandas, for a missing value
-_LABELS_SEEN = 1000
-_ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
-# Measured with 200 and 1,000 rows. Where half of the rows or
-# more have a label of their own, a test of labels finds 3 to 15 % of the dependences that numbers
-# show in 80 to 100 %. Where fewer have, groups whose means vary as their rows do are found in 95 %
-# and more, which are taken; those of the others, found in 60 to 100 %, must be called categories.
-_ALONE = 0.5
-# Labels with a number beside other text: a unit, a currency or "<", a date or a time. Numbers of 20
-# values are found in 78 and 90 %, their labels in 40 and 37 %; with more values labels lose more.
-_QUANTITY = re.compile(r"\d\W\d")
-_QUANTITIES = 20
-
-_WIDE = ("Int128", "UInt128")  # which NumPy has not
-
-_rare: ContextVar[list[DataError] | None] = ContextVar("_rare", default=None)
 
 
 @dataclass(frozen=True)
@@ -1333,6 +1311,31 @@ def _check_options(variables: Variables, missing: str) -> None:
 
 # --- values of any type as numbers: what a column holds decides how it is compared
 
+_REMEDIES = {
+    "c": "use its real and imaginary parts as columns",
+    "M": "turn times into numbers, as days since the first, or into categories, as the weekday",
+    "m": "turn durations into numbers, as seconds",
+    "V": "choose one of its fields",
+    "OUST": "read it into memory, where labels become categories, or store integer codes",
+}
+_TIMES = datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64
+# Whole numbers alone are as often labels.
+_WHOLE = re.compile(r"\s*[-+\u2212]?\d+\s*")
+_MARKS = "NAType", "NaTType"  # of pandas, for a missing value
+_LABELS_SEEN = 1000
+_ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
+# Measured with 200 and 1,000 rows. Where half of the rows or more have a label of their own, a test
+# of labels finds 3 to 15 % of the dependences that numbers show in 80 to 100 %. Where fewer have,
+# groups whose means vary as their rows do are found in 95 % and more, which are taken; those of the
+# others, found in 60 to 100 %, must be called categories.
+_ALONE = 0.5
+# Labels with a number beside other text: a unit, a currency or "<", a date or a time. Numbers of 20
+# values are found in 78 and 90 %, their labels in 40 and 37 %; with more values labels lose more.
+_QUANTITY = re.compile(r"\d\W\d")
+_QUANTITIES = 20
+
+_rare: ContextVar[list[DataError] | None] = ContextVar("_rare", default=None)
+
 
 def check_type(data_name: str, dtype: Any) -> None:
     """Refuse a type that no kernel takes as it is.
@@ -1621,6 +1624,8 @@ def _is_missing(value: Any) -> bool:
 
 
 # --- data frames of every library, a column at a time, by narwhals
+
+_WIDE = ("Int128", "UInt128")  # which NumPy has not
 
 
 def as_frame(x: Any) -> Any:
