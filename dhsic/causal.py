@@ -1,8 +1,9 @@
-"""Causes: which of two variables it is, graphs of several, and a test of residuals given others.
+"""Decide which of two variables is the cause, test residuals, and score and search graphs.
 
 Where an effect is a function of its causes plus noise that is independent of them, its residuals
 are independent of the causes. Every function regresses variables, see `dhsic.regression`, and tests
-the independence of what is left.
+the independence of what is left. Directions of one pair and of many come first, then the test of
+residuals, then graphs.
 """
 
 from __future__ import annotations

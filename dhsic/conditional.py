@@ -1,4 +1,4 @@
-"""Tests of conditional independence, by residuals of kernel features or within strata.
+"""Test conditional independence, by residuals of kernel features or within strata.
 
 x and y have few features, and the given variables z have many. *Features of z for one variable* are
 functions of the first predictions of that variable. The features of x are many functions of one

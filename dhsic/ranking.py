@@ -1,4 +1,8 @@
-"""Rank and select features by their dependence on a target, in one run."""
+"""Rank and select features by their dependence on a target, in one run.
+
+The ranking comes first, then selections: greedy ones, and the lasso of blocks. All read the columns
+and their kernels as `RankedColumns`, which comes last.
+"""
 
 from __future__ import annotations
 

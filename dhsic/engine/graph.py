@@ -1,4 +1,4 @@
-"""Graphs of tasks, for a pass, replicates or rows, computed on threads or on any cluster.
+"""Make graphs of tasks for a pass, blocks or rows, and compute them on threads or any cluster.
 
 The bits of a result depend on the bounds of the blocks and on the tree that combines them, which
 depend on the data alone: the same graph gives the same bits wherever and in whatever order tasks

@@ -1,11 +1,10 @@
-"""Passes: reductions over blocks of rows, and how the blocks are cut and read.
+"""Define passes, which reduce blocks of rows, and cut and read the blocks.
 
 A pass is a value: it makes a partial result of a block of rows, and partial results are combined in
-the order of the rows. Sources hold the rows of one variable each.
-
-The jackknife measures how much a value changes where a block of rows is left out. A pass whose
-states add up gives the state of the other rows as a difference, so that the value is computed again
-from sums, and the data are read once.
+the order of the rows. `BlockwisePass` keeps the states of blocks apart, for the jackknife, which
+measures how much a value changes where a block of rows is left out: a difference of states gives
+that of the other rows, so that the data are read once. `Source` comes next, the rows of one
+variable, then the bounds of blocks and the reading of them.
 """
 
 from __future__ import annotations

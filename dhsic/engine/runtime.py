@@ -1,4 +1,4 @@
-"""Where tasks run, the memory that a process may take, and what to do where a cluster is silent.
+"""Define where tasks run, check the memory of processes, and wait for the results of a cluster.
 
 A plan is checked before a run. Should a plan be wrong, the run ends in words before its process
 takes much more than the user allowed: every task looks when it starts, before it reads and when it

@@ -1,4 +1,4 @@
-"""A run: the session, through which estimators read data and run passes.
+"""Run estimators: a session reads data and runs passes, scans rows, and lists stored arrays.
 
 Stored arrays are listed when a run starts, and again when it ends, to refuse a result of data that
 changed meanwhile.

@@ -1,4 +1,4 @@
-"""The base class of estimators: a statistic, and the tests and estimates from it.
+"""Define the base class of estimators, fit their kernels, and guard their nulls.
 
 Kernels are fitted to samples of rows, which vary wherever the data do. Those of a grid are left out
 that compare no rows, 1 between a row and itself and 0 between it and all others, as narrow kernels

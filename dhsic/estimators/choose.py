@@ -1,7 +1,8 @@
-"""Estimators and nulls by name, the choice among them, and registered classes.
+"""Choose estimators and nulls, find them by name, and register new ones.
 
 A test takes the named estimator, or one that fits the memory and the time; an error names the
-largest number that fits. Names are also types: an editor completes them, and a type checker knows
+largest number that fits. The choice comes first, then names, then sizes that fit, then `register`.
+Names are also types: an editor completes them, and a type checker knows
 them. Names that `dhsic.register` adds are known only at run time. For a type checker pass the class
 or a value of it in place of the name.
 """

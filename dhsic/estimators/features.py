@@ -1,8 +1,8 @@
-"""Estimators from the cross-covariance of features of two variables.
+"""Compute statistics from the cross-covariance of features of two variables.
 
 `OnFeatures` has what all these estimators share: a plan, replicates, estimates and limit laws.
-Random Fourier features and columns need no landmarks; Nystrom features have separate landmarks for
-each variable.
+Random Fourier features and columns come first, which need no landmarks; then principal directions,
+and estimators on Nystrom features, which have separate landmarks for each variable.
 
 Principal features are the directions of a kernel with the largest weights in a statistic. Under
 independence n |C|^2 is a mixture of chi-squares, weighted by products of the eigenvalues of the

@@ -1,4 +1,8 @@
-"""Variables: rows wherever they are, or made of others; held in memory, weighed, without gaps.
+"""Define variables, whose rows are stored somewhere or made of other rows.
+
+`Variable` comes first, then what stored arrays need: opening them, listing their chunks, the memory
+of decoding, marks of missing values. Rows that are made of others follow: selected and joined ones,
+pooled samples, rows held in memory, and rows without missing values.
 
 Attributes by which stored values are packed, or marked as missing, are those of the conventions for
 climate and forecasts, sections 2.5.1 and 8.1 of https://cfconventions.org, as netCDF, GDAL and

@@ -1,4 +1,8 @@
-"""Kernels of columns, of rows with gaps and of ranks; and all kernels as text and plain values."""
+"""Wrap kernels, for chosen columns, rows with gaps and ranks, and read and write all kernels.
+
+The wrappers come first; then `parse`, which reads a kernel from text, and the plain values by which
+JSON stores a kernel.
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,9 @@ of a band of diagonals are computed, transformed and forgotten. HSIC of two vari
 for A_ij and A_ij - c whatever c is, since both are centred by their row sums: the mean over pairs
 of a few rows takes off digits that would cancel.
 
-`GramSums` has HSIC and its law under independence from the sums of Gram matrices, and `Tiling`
-makes tiles between rows and landmarks, small enough for the cache.
+The passes and `GramStatistic` come first. `GramSums` follows, which has HSIC and its law under
+independence from the sums of Gram matrices; `Tiling` is last, which makes tiles between rows and
+landmarks, small enough for the cache.
 """
 
 from __future__ import annotations
