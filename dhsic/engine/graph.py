@@ -74,7 +74,7 @@ _FEW = 0.25
 _TASKS_OF_A_THREAD = 2
 
 
-# Tasks, and where they run.
+# --- tasks, and where they run
 
 
 def as_task(function: Callable[..., Any]) -> Any:
@@ -237,7 +237,7 @@ def one_blas_thread() -> Iterator[None]:
                 limit.restore_original_limits()
 
 
-# Leaves and the tree that combines them.
+# --- leaves and the tree that combines them
 
 
 class Leaf(NamedTuple):
@@ -492,7 +492,7 @@ def _combine(work: Work, first: Partial[Any], *others: Partial[Any]) -> Partial[
     return first
 
 
-# Passes over the data.
+# --- passes over the data
 
 
 def _reduce_blocks(
@@ -557,7 +557,7 @@ def tree_of(
     )
 
 
-# Blocks that tasks do not read by themselves: computed by a graph, cut from chunks, or sent.
+# --- blocks that tasks do not read by themselves: computed by a graph, cut from chunks, or sent
 
 
 def _travelling(
@@ -638,7 +638,7 @@ def edges(ranges: Sequence[Ranges], n: int) -> list[int]:
     return sorted({0, n, *(row for some in ranges for span in some for row in span)})
 
 
-# Rows by number.
+# --- rows by number
 
 
 def take_rows(
@@ -706,7 +706,7 @@ def _joined(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
     return [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
 
 
-# Rows of results, which are as large as the data.
+# --- rows of results, which are as large as the data
 
 
 @dataclass(frozen=True, eq=False)

@@ -284,7 +284,7 @@ class Moves(Protocol):
         """Groups of about so many rows, or things, that change places."""
 
 
-# States of blocks of rows apart.
+# --- states of blocks of rows apart
 
 
 BlockStates = tuple[tuple[int, Any] | None, ...]
@@ -409,7 +409,7 @@ def rows_by_block(
     return order, np.searchsorted(numbers[order], np.arange(blocks + 1))
 
 
-# Variables.
+# --- variables
 
 
 class Source(Protocol):
@@ -587,7 +587,7 @@ def filled(rows: NDArray[Any]) -> NDArray[Any]:
     return rows
 
 
-# Where blocks begin.
+# --- where blocks begin
 
 
 class Grain(NamedTuple):
@@ -696,7 +696,7 @@ def chunk_starts(rows: NDArray[np.intp], chunk_rows: int) -> NDArray[np.intp]:
     return np.flatnonzero(np.diff(rows // chunk_rows)) + 1
 
 
-# Blocks, as they are read.
+# --- blocks, as they are read
 
 
 class NonFiniteError(DataError):
