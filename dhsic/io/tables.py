@@ -69,7 +69,7 @@ _PARQUET_BUFFER_BYTES = 2**18
 _ROWS_SEEN = 10_000
 _ROWS_HELD = 65_536
 _NAMED = 5
-_SHARE = 0.5  # of the free memory: the columns are copied once, to lie side by side
+_SHARE_OF_MEMORY = 0.5  # of the free memory: the columns are copied once, to lie side by side
 # Labels of more kinds than this hardly repeat, and each is kept in memory.
 _MAX_CATEGORIES = 65536
 _NESTED = ("list", "large_list", "fixed_size_list", "struct", "map")
@@ -993,7 +993,7 @@ def held_columns(table: Table, columns: Sequence[str]) -> Any:
     import psutil
     import pyarrow as pa
 
-    allowed, read = _SHARE * psutil.virtual_memory().available, 0
+    allowed, read = _SHARE_OF_MEMORY * psutil.virtual_memory().available, 0
     batches = []
     # Counted as they come: the size of a compressed file says little of that of its rows.
     for batch in table.batches(columns, _ROWS_HELD):
@@ -1321,7 +1321,7 @@ _REMEDIES = {
 _TIMES = datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64
 # Whole numbers alone are as often labels.
 _WHOLE = re.compile(r"\s*[-+\u2212]?\d+\s*")
-_MARKS = "NAType", "NaTType"  # of pandas, for a missing value
+_MISSING_TYPES = "NAType", "NaTType"  # of pandas, for a missing value
 _LABELS_SEEN = 1000
 _ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
 # Measured with 200 and 1,000 rows. Where half of the rows or more have a label of their own, a test
@@ -1517,7 +1517,7 @@ def check_whole(values: Any, numbers: NDArray[Any], data_name: str) -> None:
 
 def _kind_of_labels(kind: type) -> str | None:
     """Labels of the values of a type; None of those that say that one is missing."""
-    if kind is type(None) or kind.__name__ in _MARKS:
+    if kind is type(None) or kind.__name__ in _MISSING_TYPES:
         return None
     if issubclass(kind, bool | np.bool_):
         return "boolean"
@@ -1617,7 +1617,7 @@ def _refusal(values: list[Any], data_name: str) -> DataError:
 
 def _is_missing(value: Any) -> bool:
     """None, NaN, and the marks of pandas for values and times."""
-    if value is None or type(value).__name__ in _MARKS:
+    if value is None or type(value).__name__ in _MISSING_TYPES:
         return True
     # NaN alone differs from itself.
     return isinstance(value, float | Decimal | np.floating) and value != value
