@@ -142,6 +142,10 @@ def compute(
         Tasks that do the work, and how much of it each does.
     wanted : list of tasks
         Leaves, or what combines them.
+    runtime : Runtime
+        Where tasks run.
+    tell : callable
+        Takes the amount of a leaf when it is done.
     """
     amounts = {leaf.key: amount for leaf, amount in leaves}
     if runtime.client is not None:
