@@ -1,4 +1,9 @@
-"""What public functions share: arguments, the choice of a method, and fields of results."""
+"""Arguments, the choice of a method and fields of results, which public functions share.
+
+`RowLabels` and `RunOptions` check arguments and open sessions. `choose_measure` and `choose_method`
+read kernels and estimators and make what computes a measure or a test. `tested_fields`,
+`result_fields` and `run_fields` return the fields that results share.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Read arguments: their names, numbers and words, methods as text, and names that were removed.
+"""Check arguments, read methods from text, load plugins, and name what replaces removed names.
 
-A check returns the checked value, or raises an error with the requirement. A method is a name and
-its fields, as "nystrom-m:n_landmarks=2000,pairing=joint"; packages that are installed add names.
+Checks of names and values come first: a check returns the checked value, or raises an error with
+the requirement. Then come methods, each a name and its fields, as
+"nystrom-m:n_landmarks=2000,pairing=joint", and the plugins of installed packages, which add names.
+The last part answers to names and options that were removed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Theory: effective dimensions, laws of estimates, and bounds on errors with explicit constants."""
+"""Compute effective dimensions, laws of estimates, and bounds on errors with explicit constants.
+
+The spectrum of a covariance operator comes first, then the law of estimates under dependence, then
+bounds on errors, each a class with the function that returns it.
+"""
 
 from __future__ import annotations
 

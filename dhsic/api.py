@@ -1,4 +1,8 @@
-"""Test, estimate, compare and scan the dependence of given variables, and plan these."""
+"""Test, estimate, compare and scan the dependence of given variables, and plan these.
+
+`independence_test`, `hsic`, `witness_functions` and their plan come first, then the difference of
+two dependences, then the scan of the lags of two series.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Causes: which of two variables it is, graphs of several, and a test of residuals given others.
+"""Decide which of two variables is the cause, test residuals, and score and search graphs.
 
 Where an effect is a function of its causes plus noise that is independent of them, its residuals
 are independent of the causes. Every function regresses variables, see `dhsic.regression`, and tests
-the independence of what is left.
+the independence of what is left. Directions of one pair and of many come first, then the test of
+residuals, then graphs.
 """
 
 from __future__ import annotations
@@ -138,10 +139,10 @@ _BY_PVALUE = ("p-value", "larger-p-value")
 _FEWEST_CHOSEN = 256
 _GAUSSIAN_PROCESS_ROWS, _ALL_PAIRS_ROWS = 2048, 2**17  # of a run of minutes
 _REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regression='splines'"
-_GIVEN = {1: [(0,)]}  # the effect given the cause
+_EFFECT_GIVEN = {1: [(0,)]}  # the effect given the cause
 _RESIDUALS = "residuals of {}"
-_SHOWN = 5
-_MOST = 30
+_MINIMAL_SHOWN = 5
+_MOST_DRAWN = 30
 _LEVEL = 0.05
 # There are 29,281 graphs of five nodes, and 3,781,503 of six.
 MOST_NODES = 5
@@ -581,7 +582,7 @@ class _Directed:
                 measured = map_passes(after, estimator, "statistic", kernels.kernels, (0, 1))
             else:
                 measured = plan_test(estimator, after, kernels, self._null, self.n_resamples)
-            steps += [*plan_regressions(pair, self.regression, _GIVEN), *measured.steps]
+            steps += [*plan_regressions(pair, self.regression, _EFFECT_GIVEN), *measured.steps]
             landmarks = measured.n_landmarks
         return plan_of(session, steps, _REMEDY, landmarks)
 
@@ -627,7 +628,7 @@ class _Directed:
 
         As much of it as the criterion needs.
         """
-        (left,) = fit_regressions(both, self.regression, _GIVEN)(_GIVEN, _RESIDUALS)
+        (left,) = fit_regressions(both, self.regression, _EFFECT_GIVEN)(_EFFECT_GIVEN, _RESIDUALS)
         session = both.over([both.sources[0], left], "residuals")
         if self._null is not None:
             options = self.kernel, self.estimator, self._null, self.n_resamples
@@ -1469,7 +1470,7 @@ class DAGScores(RunFields):
                 least.append(edges)
         return tuple(graph for graph in accepted if set(graph.dag.edges) in least)
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = _MOST) -> Axes:
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = _MOST_DRAWN) -> Axes:
         """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`."""
         ranked = self._order
         return plots.dag_scores(
@@ -1519,7 +1520,7 @@ class DAGScores(RunFields):
             ("nodes", f"{', '.join(self.names)}; n = {self._rows_told}"),
             ("best", _score_line(self.best)),
             ("accepted", self._accepted(alpha)),
-            *(("minimal", _score_line(graph)) for graph in self.minimal(alpha)[:_SHOWN]),
+            *(("minimal", _score_line(graph)) for graph in self.minimal(alpha)[:_MINIMAL_SHOWN]),
             ("regression", f"{self.regression}, {self.n_regressions:,} in all"),
             ("statistic", f"{self.estimator}: {self.estimator_reason}"),
             ("null", f"{self.null}: {self.null_reason}"),

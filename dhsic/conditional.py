@@ -1,4 +1,4 @@
-"""Tests of conditional independence, by residuals of kernel features or within strata.
+"""Test conditional independence, by residuals of kernel features or within strata.
 
 x and y have few features, and the given variables z have many. *Features of z for one variable* are
 functions of the first predictions of that variable. The features of x are many functions of one
@@ -76,7 +76,7 @@ Indices = NDArray[np.intp]
 ConditionalMethod = Literal["auto", "kernel", "strata"]
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
-_FEWEST = 20
+_FEWEST_ROWS = 20
 _WIDTH = 1.75  # of the median distance, where no kernel is given
 _SHOWN = 1000  # draws from the limit, to look at
 _LIMIT = "the limit law, by the second moments of the products of residuals"
@@ -86,7 +86,7 @@ _SOLVING = "solve", "solve again", "spectrum"  # after each pass
 _FEWEST_OF_LIMIT = 50
 # With 10 to 25 the test is cautious: it rejected 2 of 233 true nulls of 100 and 200 rows at 5 %.
 _DECIDING_ROWS = 10
-_LEFT = 1e-3  # of the variance of the features
+_LEFT_OF_VARIANCE = 1e-3  # of the variance of the features
 # The square root of n times the geometric mean of what x and y gain. Of 300 rows it was 3.2 to 7.1
 # for sums of functions of 20 columns, of which half were rejected, and less than 2 for 113 of 114
 # data sets that regressions follow (the study `level`, benchmarks/shared/conditional_data.py).
@@ -98,7 +98,7 @@ _LANDMARKS = 128
 _QUANTILES = 48
 MOST_DIRECTIONS = 6  # of x and of y
 _MOST_WEIGHTS = 3  # besides the constant
-_SHARE = 0.999  # of the variance of a kernel
+_SHARE_OF_VARIANCE = 0.999  # of the variance of a kernel
 _TOLERANCE = 1e-8
 _WIDTHS = (1.0, 0.3)  # of the median heuristic
 _SLOPE = 2.0  # deviation of a column where that of a kernel is less than 1
@@ -289,7 +289,7 @@ def conditional_independence_test(
     variables, names = read_given(x, y, given, names, data)
     # Opened together, so that a row is left out of all where one of them misses a value.
     what = "a conditional test"
-    session = run.open(variables, names, data, missing, what=what, fewest=_FEWEST)
+    session = run.open(variables, names, data, missing, what=what, fewest=_FEWEST_ROWS)
     conditions = session.sources[2:]
     # One column of numbers is enough: few rows share a value, and strata would be of one row
     # each.
@@ -720,7 +720,7 @@ def _warn_of_limits(found: FoundResiduals, names: Sequence[str], n: int) -> str:
             "inaccurate: take ranks, or leave out rare values"
         )
     for name, share in zip(names, found.explained, strict=False):
-        if 1.0 - share < _LEFT:
+        if 1.0 - share < _LEFT_OF_VARIANCE:
             told.append(
                 f"{name} is nearly a function of the given variables, so that errors of the "
                 "regression may appear as dependence"
@@ -837,7 +837,7 @@ class Projection:
         variances, vectors = scipy.linalg.eigh(whitened @ whitened.T / len(sample))
         # `eigh` sorts them ascending: the last ones lead.
         shares = np.cumsum(variances[::-1]) / variances.sum()
-        count = min(most, int(np.searchsorted(shares, _SHARE)) + 1, len(shares))
+        count = min(most, int(np.searchsorted(shares, _SHARE_OF_VARIANCE)) + 1, len(shares))
         leading = vectors[:, ::-1][:, :count]
         return cls(features, centre, solve_lower(factor, leading, transposed=True))
 

@@ -1,4 +1,8 @@
-"""Mean embeddings of samples at landmarks, how they are computed, and their files."""
+"""Compute, compare, store and load mean embeddings of samples at landmarks.
+
+The result comes first, after the exact sums that it adds up; then `mean_embedding` with its pass,
+`load_embedding`, and `mmd` of two embeddings.
+"""
 
 from __future__ import annotations
 

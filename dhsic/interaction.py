@@ -1,4 +1,4 @@
-"""Tests of whether three variables interact beyond their pairs."""
+"""Test whether three variables interact beyond their pairs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Landmarks: points of every variable at which mean embeddings are evaluated.
+"""Draw, select and prune landmarks, the points at which mean embeddings are evaluated.
 
-They are drawn uniformly from the rows, or selected from a pool of such rows, and pruned.
+Landmarks are drawn uniformly from the rows, or selected from a pool of such rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The small solves of the driver."""
+"""Factor, solve and centre the small matrices of the driver."""
 
 from __future__ import annotations
 

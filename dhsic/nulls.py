@@ -1,7 +1,8 @@
-"""Null distributions: laws of statistics, p-values, adjustments of many tests, and a guard.
+"""Compute p-values: laws of statistics, nulls, combined statistics, adjustments, and a guard.
 
-Only this module computes p-values. It combines several statistics with shared replicates to one
-test, and adjusts p-values of many tests.
+Only this module computes p-values. Laws and p-values come first, then the nulls that a user names.
+Then several statistics with shared replicates are combined to one test, and p-values of many tests
+are adjusted. The guard of approximate nulls comes last.
 
 The guard checks the assumption of approximate null distributions that many rows show how the
 variables vary together. Two dummies with 2 % ones are both 1 in 0.4 of 1,000 rows, that is, mostly

@@ -1,4 +1,4 @@
-"""HSIC, normalised HSIC and p-values of all pairs of variables."""
+"""Compute HSIC, normalised HSIC and p-values of all pairs of variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Rank and select features by their dependence on a target, in one run."""
+"""Rank and select features by their dependence on a target, in one run.
+
+The ranking comes first, then selections: greedy ones, and the lasso of blocks. All read the columns
+and their kernels as `RankedColumns`, which comes last.
+"""
 
 from __future__ import annotations
 
@@ -1108,7 +1112,7 @@ def select_features(
     )
 
 
-# Greedy selection: a set of features grows or shrinks by its dependence on the target.
+# --- greedy selection: a set of features grows or shrinks by its dependence on the target
 
 
 def forward(measure: SubsetMeasure, d: int, k: int) -> tuple[Subset, list[float]]:
@@ -1180,7 +1184,7 @@ def backward(measure: SubsetMeasure, d: int, k: int, share: float) -> tuple[Subs
         left = tuple(sorted(ranked[: len(left) - drop]))
 
 
-# Block HSIC Lasso: few features whose kernels together explain the target's.
+# --- block HSIC lasso: few features whose kernels together explain the target's
 
 
 @dataclass(frozen=True)
@@ -1325,6 +1329,9 @@ def lasso_path(products: Vector, k: int) -> Vector:
         if len(reached):
             return np.asarray(path[:, reached[0]], np.float64)
     return np.asarray(path[:, counts.argmax()], np.float64)
+
+
+# --- columns of features and target, and their kernels
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""Regressions of variables on others: splines in one pass over the rows, and others on all rows.
+"""Regress variables on others, by splines in one pass over the rows, or on all rows at once.
 
-Residuals are variables. Those of splines are computed when they are read. A design makes features
-of rows: splines of columns, kernels at landmarks, products. One pass sums the features and their
-products, by fold; every regression among them, with its penalty and with or without a fold, is then
-a matter of these sums, and so are means and their limit law.
+The regressions that a user names come first, then designs and folds, then sums of squares and ridge
+regressions from these. Residuals are variables. Those of splines are computed when they are read. A
+design makes features of rows: splines of columns, kernels at landmarks, products. One pass sums the
+features and their products, by fold; every regression among them, with its penalty and with or
+without a fold, is then a matter of these sums, and so are means and their limit law.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Sensitivity maps: the result, the function and its plan, closed forms of gradients, passes.
+"""Compute sensitivity maps, the gradients of a measure of dependence with respect to the rows.
 
+The result comes first, then the function, closed forms of gradients, and the passes that sum them.
 The closed form of an estimator has the steps besides those of the estimate, a gradient for plans
 that costs at least as much as the measured one, and the measure with its gradient.
 """

@@ -1,4 +1,4 @@
-"""Tests of whether samples come from one distribution, as tests of independence."""
+"""Test whether samples come from one distribution, by tests of independence of their labels."""
 
 from __future__ import annotations
 

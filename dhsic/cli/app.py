@@ -1,4 +1,8 @@
-"""All commands: the group with its exit codes and errors, and the table of its commands."""
+"""Define all commands, and the group with its exit codes and errors.
+
+A table has the commands of public functions. Commands that list methods, convert data, show a
+demonstration and remove checkpoints follow it, and the group comes last.
+"""
 
 from __future__ import annotations
 

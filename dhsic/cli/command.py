@@ -1,7 +1,9 @@
-"""A command of a public function: its options, and its steps.
+"""Make and run the command of a public function.
 
-Options are read off the signature and the docstring of the function. A command opens its data,
-plans or runs, tells of it and writes results.
+Options come first, which are read off the signature and the docstring of the function; then the
+request that they make, and the places where a command runs. `run` opens the data, plans or runs,
+prints and writes results. The code of a run in Python, the journal, interrupts and the text on
+stdout follow it.
 """
 
 from __future__ import annotations

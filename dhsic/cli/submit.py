@@ -1,4 +1,4 @@
-"""``dhsic submit``, and ``runs``, ``status``, ``result`` and ``cancel`` of what it submitted."""
+"""Define ``dhsic submit``, and the commands that follow, show and cancel what it submitted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Clients of clusters: dask-jobqueue, dask-kubernetes, dask-gateway, a scheduler; and workers here.
+"""Start or reach the cluster of each kind, encrypt its connections, and start worker processes.
 
-A started cluster ends with its block; a scheduler that was already running continues. Apart from
-`connection`, since distributed is slow to import.
+A started cluster ends with its block; a scheduler that was already running continues. This module
+imports distributed, which is slow to import, so `connection` imports this module only when needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Start a cluster, or connect to one."""
+"""Start a cluster, or connect to one, and report facts about it.
+
+`connect` serves every kind, and `local_cluster` starts processes of this machine. The last
+functions return the number of workers, the dashboard, and a report of how time was spent.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Description of a cluster, a value read from a YAML file, and what libraries are given of it.
+"""Read the description of a cluster from a YAML file, and make what libraries are given of it.
 
-The checks find mistakes that would have no effect or fail late: unknown keys, texts that would
-break a line of a job script, sections of another kind. The library of the kind checks everything
-else.
+Checks of values and sections come first, then `ClusterSpec`, then the environment of workers, the
+arguments of dask-jobqueue and the manifests of Kubernetes. The checks find mistakes that would have
+no effect or fail late: unknown keys, texts that would break a line of a job script, sections of
+another kind. The library of the kind checks everything else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs that a queue starts: any command of dhsic, rendered, submitted, followed, cancelled.
+"""Render, submit, follow and cancel runs of commands of dhsic, which a queue starts.
 
 A run is one job that leads: it runs the command line and asks for the jobs of its workers. A single
 job with scheduler and workers would hold all processors from the first minute to the last, and

@@ -1,4 +1,4 @@
-"""Checkpoints: a folder with the finished parts of a run, from which a later run resumes.
+"""Write the finished parts of a run to a folder, the checkpoint, from which a later run resumes.
 
 The root contains a manifest that identifies the run. Every pass has a folder, named by a token of
 everything that determines the pass, with a file for each shard: the result of a subtree of the tree

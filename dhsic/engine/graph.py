@@ -1,4 +1,4 @@
-"""Graphs of tasks, for a pass, replicates or rows, computed on threads or on any cluster.
+"""Make graphs of tasks for a pass, blocks or rows, and compute them on threads or any cluster.
 
 The bits of a result depend on the bounds of the blocks and on the tree that combines them, which
 depend on the data alone: the same graph gives the same bits wherever and in whatever order tasks
@@ -74,7 +74,7 @@ _FEW = 0.25
 _TASKS_OF_A_THREAD = 2
 
 
-# Tasks, and where they run.
+# --- tasks, and where they run
 
 
 def as_task(function: Callable[..., Any]) -> Any:
@@ -142,6 +142,10 @@ def compute(
         Tasks that do the work, and how much of it each does.
     wanted : list of tasks
         Leaves, or what combines them.
+    runtime : Runtime
+        Where tasks run.
+    tell : callable
+        Takes the amount of a leaf when it is done.
     """
     amounts = {leaf.key: amount for leaf, amount in leaves}
     if runtime.client is not None:
@@ -237,7 +241,7 @@ def one_blas_thread() -> Iterator[None]:
                 limit.restore_original_limits()
 
 
-# Leaves and the tree that combines them.
+# --- leaves and the tree that combines them
 
 
 class Leaf(NamedTuple):
@@ -492,7 +496,7 @@ def _combine(work: Work, first: Partial[Any], *others: Partial[Any]) -> Partial[
     return first
 
 
-# Passes over the data.
+# --- passes over the data
 
 
 def _reduce_blocks(
@@ -557,7 +561,7 @@ def tree_of(
     )
 
 
-# Blocks that tasks do not read by themselves: computed by a graph, cut from chunks, or sent.
+# --- blocks that tasks do not read by themselves: computed by a graph, cut from chunks, or sent
 
 
 def _travelling(
@@ -638,7 +642,7 @@ def edges(ranges: Sequence[Ranges], n: int) -> list[int]:
     return sorted({0, n, *(row for some in ranges for span in some for row in span)})
 
 
-# Rows by number.
+# --- rows by number
 
 
 def take_rows(
@@ -706,7 +710,7 @@ def _joined(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
     return [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
 
 
-# Rows of results, which are as large as the data.
+# --- rows of results, which are as large as the data
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,10 @@
-"""Passes: reductions over blocks of rows, and how the blocks are cut and read.
+"""Define passes, which reduce blocks of rows, and cut and read the blocks.
 
 A pass is a value: it makes a partial result of a block of rows, and partial results are combined in
-the order of the rows. Sources hold the rows of one variable each.
-
-The jackknife measures how much a value changes where a block of rows is left out. A pass whose
-states add up gives the state of the other rows as a difference, so that the value is computed again
-from sums, and the data are read once.
+the order of the rows. `BlockwisePass` keeps the states of blocks apart, for the jackknife, which
+measures how much a value changes where a block of rows is left out: a difference of states gives
+that of the other rows, so that the data are read once. `Source` comes next, the rows of one
+variable, then the bounds of blocks and the reading of them.
 """
 
 from __future__ import annotations
@@ -285,7 +284,7 @@ class Moves(Protocol):
         """Groups of about so many rows, or things, that change places."""
 
 
-# States of blocks of rows apart.
+# --- states of blocks of rows apart
 
 
 BlockStates = tuple[tuple[int, Any] | None, ...]
@@ -410,7 +409,7 @@ def rows_by_block(
     return order, np.searchsorted(numbers[order], np.arange(blocks + 1))
 
 
-# Variables.
+# --- variables
 
 
 class Source(Protocol):
@@ -588,7 +587,7 @@ def filled(rows: NDArray[Any]) -> NDArray[Any]:
     return rows
 
 
-# Where blocks begin.
+# --- where blocks begin
 
 
 class Grain(NamedTuple):
@@ -697,7 +696,7 @@ def chunk_starts(rows: NDArray[np.intp], chunk_rows: int) -> NDArray[np.intp]:
     return np.flatnonzero(np.diff(rows // chunk_rows)) + 1
 
 
-# Blocks, as they are read.
+# --- blocks, as they are read
 
 
 class NonFiniteError(DataError):

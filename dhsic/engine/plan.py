@@ -1,4 +1,4 @@
-"""Plans: the steps of a run with their memory, before the run.
+"""List the steps of a run with their memory and time, before the run.
 
 Bytes are upper bounds from shapes of blocks, of states and of other arrays of a task. Seconds come
 from timing one block of every pass.

@@ -1,4 +1,4 @@
-"""Where tasks run, the memory that a process may take, and what to do where a cluster is silent.
+"""Define where tasks run, check the memory of processes, and wait for the results of a cluster.
 
 A plan is checked before a run. Should a plan be wrong, the run ends in words before its process
 takes much more than the user allowed: every task looks when it starts, before it reads and when it
@@ -178,7 +178,7 @@ def current_client() -> Any:
         return None
 
 
-# Graphs of a user's data.
+# --- graphs of a user's data
 
 GRAPH_PLACE: ContextVar[tuple[Any, int | None]] = ContextVar("place", default=(None, None))
 """Client and threads, of which a user gave one or none, where graphs are computed here."""
@@ -215,7 +215,7 @@ def compute_graphs(*lazy: Any) -> tuple[Any, ...]:
     return values
 
 
-# Memory of this process.
+# --- memory of this process
 
 _collected = {"took": 0.0, "ended": 0.0}
 """Seconds that the last collection of cycles of this process took, and when it was done."""
@@ -436,7 +436,7 @@ ask_allocator("mallopt", _TRIM_THRESHOLD, 32 * 2**20)
 ask_allocator("mallopt", _MMAP_THRESHOLD, 16 * 2**20)
 
 
-# Results of a cluster, waited for as long as it can work.
+# --- results of a cluster, waited for as long as it can work
 
 
 class StalledError(Exception):

@@ -1,4 +1,4 @@
-"""A run: the session, through which estimators read data and run passes.
+"""Run estimators: a session reads data and runs passes, scans rows, and lists stored arrays.
 
 Stored arrays are listed when a run starts, and again when it ends, to refuse a result of data that
 changed meanwhile.
@@ -54,12 +54,12 @@ from dhsic.engine.runtime import Runtime, check_process_memory, explained_failur
 from dhsic.errors import DataError, DhsicError
 from dhsic.results import PassSummary, StoredArraySummary
 
-_KEPT = 16
-_RANGES = 32
+_KEPT_ROWS = 16
+_MAP_RANGES = 32
 _MOST_PARTS = 128  # that a checkpoint keeps of an array
-_MOST_RANGES = 4
-_ROWS = 66
-_CHUNKS = 4
+_RANGES_SHOWN = 4
+_SAMPLED_ROWS = 66
+_SAMPLED_CHUNKS = 4
 _FEWEST_ROWS = 32_768
 
 State = TypeVar("State")
@@ -467,7 +467,7 @@ class Session:
             Values of the function, in order. The ranges depend on `count` alone.
         """
         # Fewer replicates than ranges leave empty ones, which make no task.
-        bounds = sorted({count * i // _RANGES for i in range(_RANGES + 1)})
+        bounds = sorted({count * i // _MAP_RANGES for i in range(_MAP_RANGES + 1)})
         ranges, checkpoint = [range(*ends) for ends in pairwise(bounds)], self._done.checkpoint
         if (pilot := self._done.pilot) is not None:
             pilot.step(name)
@@ -586,7 +586,7 @@ class Session:
         raise DataError(msg)
 
 
-# Blocks that are left out.
+# --- blocks that are left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -632,7 +632,7 @@ class Deletion:
         return value
 
 
-# Scans, for values that are not finite and for rare ones.
+# --- scans, for values that are not finite and for rare ones
 
 
 class Still(NamedTuple):
@@ -660,7 +660,7 @@ class Differing(NamedTuple):
         """Merge the findings about the rows of both."""
         keys = np.concatenate([self.keys, other.keys])
         # The smallest keys of all are a uniform draw, however the rows are cut into blocks.
-        kept = np.argsort(keys, kind="stable")[:_KEPT]
+        kept = np.argsort(keys, kind="stable")[:_KEPT_ROWS]
         values = np.concatenate([self.values, other.values])
         return Differing(self.total + other.total, keys[kept], values[kept])
 
@@ -704,7 +704,7 @@ class Scan(Pass[Extent]):
         return Footprint(
             payload=16 * columns,
             scratch=rows * (9 * widest + 16),
-            state=_KEPT * 8 * (columns + len(self.still)),
+            state=_KEPT_ROWS * 8 * (columns + len(self.still)),
         )
 
     def chunk(self, block: RowBlock) -> Extent:
@@ -733,11 +733,11 @@ class Scan(Pass[Extent]):
             start, stop = block.start + int(rows[0]), block.start + int(rows[-1]) + 1
             drawn = random_keys(self.seed, start, stop, "bandwidth", still.variable, 1)
             keys = drawn[rows - rows[0]]
-        kept = np.argsort(keys, kind="stable")[:_KEPT]
+        kept = np.argsort(keys, kind="stable")[:_KEPT_ROWS]
         return Differing(len(rows), keys[kept], x[rows[kept]].astype(np.float64))
 
 
-# Stored arrays, as listings show them.
+# --- stored arrays, as listings show them
 
 
 class Stamp(NamedTuple):
@@ -915,8 +915,8 @@ def _rows_text(start: int, stop: int) -> str:
 
 
 def _several(listed: Sequence[str]) -> str:
-    shown = ", ".join(listed[:_MOST_RANGES])
-    more = len(listed) - _MOST_RANGES
+    shown = ", ".join(listed[:_RANGES_SHOWN])
+    more = len(listed) - _RANGES_SHOWN
     return f"{shown} and {more:,} more ranges" if more > 0 else shown
 
 
@@ -991,11 +991,12 @@ def _sampled(source: Source) -> NDArray[np.intp]:
     """Rows to look at, increasing."""
     n, size = source.shape[0], source.chunk_rows
     if size is None:
-        return _spread_numbers(0, n, _ROWS)
+        return _spread_numbers(0, n, _SAMPLED_ROWS)
     # The first, the last and some chunks between, since each costs a decoding.
-    starts = _spread_numbers(0, -(-n // size), _CHUNKS) * size
+    starts = _spread_numbers(0, -(-n // size), _SAMPLED_CHUNKS) * size
     rows = [
-        _spread_numbers(start, min(start + size, n), _ROWS // _CHUNKS) for start in starts.tolist()
+        _spread_numbers(start, min(start + size, n), _SAMPLED_ROWS // _SAMPLED_CHUNKS)
+        for start in starts.tolist()
     ]
     return np.concatenate(rows)
 

@@ -1,4 +1,4 @@
-"""Estimators of dependence, with their tests: a file for each form of sums over rows.
+"""Estimators of dependence, with their tests.
 
 `base` defines estimators, their results, and the guard of approximate nulls. `exact` compares all
 pairs of rows. `features` takes products of features of two variables, and `pointwise` products of

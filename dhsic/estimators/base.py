@@ -1,4 +1,4 @@
-"""The base class of estimators: a statistic, and the tests and estimates from it.
+"""Define the base class of estimators, fit their kernels, and guard their nulls.
 
 Kernels are fitted to samples of rows, which vary wherever the data do. Those of a grid are left out
 that compare no rows, 1 between a row and itself and 0 between it and all others, as narrow kernels
@@ -501,7 +501,7 @@ def plan_of(
     )
 
 
-_FEWEST = 5
+_FEWEST_DIFFERING = 5
 
 Sample = NDArray[Any]
 ColumnNumbers = tuple[int, ...]
@@ -577,7 +577,7 @@ def fitting_samples(
         for columns, differing in missed.items():
             share = round(len(sample) * differing.total / session.n)
             # One row stays as it was, or the column would be the same in all again.
-            count = min(max(share, _FEWEST), len(differing.values), len(sample) - 1)
+            count = min(max(share, _FEWEST_DIFFERING), len(differing.values), len(sample) - 1)
             rows = np.arange(start, start + count) % len(sample)
             sample[rows[:, None], np.array(columns)] = differing.values[:count]
             start += count
@@ -779,8 +779,8 @@ NORMED_ROWS = 16
 """Rows whose norms in a kernel are looked at: in most kernels all have 1."""
 
 _NEAR = 1e-3
-_ALONE = 2.0  # rows of all that a row is near, of which it is one itself
-_ROWS = 64  # whose neighbours in a sample are counted
+_NEAR_ALONE = 2.0  # rows of all that a row is near, of which it is one itself
+_NEIGHBOUR_ROWS = 64  # whose neighbours in a sample are counted
 _HELD = 0.05  # of a kernel
 _OF_ROWS = 0.75  # so that rows which are landmarks themselves do not decide
 
@@ -792,7 +792,7 @@ def nearness(values: NDArray[Any]) -> float:
 
 def is_identity(near: float, n: int) -> bool:
     """Whether hardly any of n rows has a neighbour, of a kernel with such a `nearness`."""
-    return near * n < _ALONE
+    return near * n < _NEAR_ALONE
 
 
 def is_held(
@@ -815,7 +815,9 @@ def is_held(
     factor : ndarray, shape (D, D)
         The lower triangular L of the landmarks.
     """
-    few, some = (slice(None, None, -(-len(sample) // rows)) for rows in (NORMED_ROWS, _ROWS))
+    few, some = (
+        slice(None, None, -(-len(sample) // rows)) for rows in (NORMED_ROWS, _NEIGHBOUR_ROWS)
+    )
     whole = kernel(sample[few]).diagonal()
     held = squared_norms(solve_lower(factor, values[some].T.astype(np.float64)))
     return float(np.quantile(held, _OF_ROWS)) >= _HELD * float(np.quantile(whole, _OF_ROWS))
@@ -854,7 +856,7 @@ def compared_in_samples(
     s, left_out = len(samples[0]), set[int]()
     rows, columns = shared.rows_and_columns(samples, np.float64)
     # Neighbours of some rows are counted, evenly over the sample.
-    some = [np.ascontiguousarray(x[:: -(-s // _ROWS)]) for x in rows]
+    some = [np.ascontiguousarray(x[:: -(-s // _NEIGHBOUR_ROWS)]) for x in rows]
     for k, tile in zip(looked, shared.tiles(some, columns, np.float64), strict=True):
         others = nearness(tile) * s - 1.0  # of the sample, on average
         # A row is near itself, and near the share of the other rows that it is near in the sample.

@@ -1,9 +1,10 @@
-"""Estimators and nulls by name, the choice among them, and registered classes.
+"""Choose estimators and nulls, find them by name, and register new ones.
 
 A test takes the named estimator, or one that fits the memory and the time; an error names the
-largest number that fits. Names are also types: an editor completes them, and a type checker knows
-them. Names that `dhsic.register` adds are known only at run time. For a type checker pass the class
-or a value of it in place of the name.
+largest number that fits. The choice comes first, then names, sizes that fit, and `register`.
+Names are also types: an editor completes them, and a type checker knows them. Names that
+`dhsic.register` adds are known only at run time. For a type checker pass the class or a value of it
+in place of the name.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ def choose_estimator(
         return run_null(one, timed, some, law)
 
     plan: Planner = planner or partial(plan_test, null=null, n_resamples=n_resamples)
-    first, n = partial(_first_that_fits, session, plan, runner or run_test), session.n
+    first, n = partial(_choose_that_fits, session, plan, runner or run_test), session.n
 
     def kernels() -> _Kernels:
         """All combinations, and the reference alone where it may stand for them."""
@@ -337,7 +338,7 @@ def choose_among(
     kernels = [(combinations, "")]
     offered = [some for one in estimators for some in _sizes(one, kernels, session.n)]
     why = AS_ASKED if few == list(names) else f"more than {_PAIRS_AMONG:,} rows"
-    return _first_that_fits(session, planner, runner, offered, why)
+    return _choose_that_fits(session, planner, runner, offered, why)
 
 
 def choose_pairs(
@@ -348,10 +349,10 @@ def choose_pairs(
     With as many landmarks as fit the memory and the time, 256 or fewer.
     """
     offered = _of_pairs(combinations, session.n)
-    return _first_that_fits(session, planner, runner, offered, AS_ASKED)
+    return _choose_that_fits(session, planner, runner, offered, AS_ASKED)
 
 
-# What may be taken, the better first: lists of choices, in each the largest first.
+# --- what may be taken: lists of choices, the better first, in each the largest first
 
 
 def _for_estimates(session: Session, combinations: Combinations) -> list[list[Choice]]:
@@ -400,7 +401,7 @@ def _sizes(
     ]
 
 
-def _first_that_fits(
+def _choose_that_fits(
     session: Session,
     planner: Planner,
     runner: Runner | None,
@@ -417,6 +418,9 @@ def _first_that_fits(
     )
     reasons = [told] if told and why == AS_ASKED else [why, *filter(None, [told])]
     return chosen._replace(reason="; ".join(reasons))
+
+
+# --- tests and estimates with a null that is chosen
 
 
 def plan_test(
@@ -442,6 +446,9 @@ def run_null(
     if drawn is None:
         return estimator.estimate(session, combinations.kernels)
     return estimator.test(session, combinations.kernels, drawn)
+
+
+# --- estimators and nulls by name
 
 
 # As many as in the experiments of Kalinke and Szabo (2023), section 5.
@@ -744,6 +751,9 @@ def _sharing() -> set[str]:
     return {name for name, null in NULLS.items() if issubclass(null, _Shared)}
 
 
+# --- sizes that fit the memory and the time
+
+
 _SIZES = {  # the option of an estimator that its memory follows first of all
     "n_landmarks": "landmarks",
     "n_locations": "locations",
@@ -937,6 +947,9 @@ class _First:
 def _of_first(session: Session, n: int) -> Session:
     sources: Any = [_First(source, n) for source in session.sources]
     return session.over(sources)
+
+
+# --- registered classes
 
 
 _NULL_CLASSES: tuple[type[Any], ...] = get_args(Null)

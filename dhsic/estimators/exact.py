@@ -1,7 +1,7 @@
-"""Statistics from all pairs of rows, which the linear-time estimators approximate.
+"""Compute statistics from all pairs of rows, which the linear-time estimators approximate.
 
-HSIC; distance covariance and correlation, with an O(n log n) algorithm for single columns; and the
-mean HSIC of blocks of rows, which is asymptotically normal under independence.
+HSIC comes first; then distance covariance and correlation, with an O(n log n) algorithm for single
+columns; then the mean HSIC of blocks of rows, which is asymptotically normal under independence.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Estimators from the cross-covariance of features of two variables.
+"""Compute statistics from the cross-covariance of features of two variables.
 
 `OnFeatures` has what all these estimators share: a plan, replicates, estimates and limit laws.
-Random Fourier features and columns need no landmarks; Nystrom features have separate landmarks for
-each variable.
+Random Fourier features and columns come first, which need no landmarks; then principal directions,
+and estimators on Nystrom features, which have separate landmarks for each variable.
 
 Principal features are the directions of a kernel with the largest weights in a statistic. Under
 independence n |C|^2 is a mixture of chi-squares, weighted by products of the eigenvalues of the
@@ -360,7 +360,7 @@ def _means_over_blocks(
     return block_means(features, blocks, blocks.drawn(session))
 
 
-# Random Fourier features.
+# --- random Fourier features
 
 
 def complex_squared_frobenius_norms(cross: Matrix) -> Vector:
@@ -510,7 +510,7 @@ def _codes(d: int, session: Session) -> ColumnFeatures:
     return ColumnFeatures(np.zeros(d), np.ones(d), session.dtype)
 
 
-# Columns themselves.
+# --- columns themselves
 
 
 @dataclass(frozen=True)
@@ -586,6 +586,9 @@ class SubCorr(OnFeatures):
         # mean has the root of either number in its factor (Zhang et al. 2018, section 5.1).
         factor = np.diag(deviations * math.sqrt(len(deviations)))
         return replace(features, factor=factor, known_spread=1.0)
+
+
+# --- directions of features with the largest weights
 
 
 MOST_PRODUCTS = 3 * 2**12
@@ -728,13 +731,16 @@ def _fitting(counts: NDArray[np.intp], pairs: Sequence[tuple[int, ...]], most: i
     return min(int(np.count_nonzero(products > most)), len(counts.T) - 1)
 
 
+# --- Nystrom features
+
+
 # Landmarks of a single number: they serve as well as 256 of its rows.
-_KEPT = 48
+_MOST_KEPT = 48
 _KEPT_OF_TRENDS = 24  # of which tests take four directions or five
 _ALIKE = 2.0  # factors up to it; kernels of a variable keep the same landmarks then
 _AUTO = "auto"
 _MOST_WEIGHTED_PRODUCTS = 256  # between all pairs of which there are covariances
-_SHARE = 0.3
+_REGULARISATION = 0.3
 _LEAST_REGULARISATION = 1e-6  # less would whiten rounding
 
 
@@ -816,7 +822,7 @@ class OnLandmarks(OnFeatures):
         if self.n_features is None or not (means or (width == 1 and kernel.measured(1))):
             return width, 0
         inner = kernel.kernel if isinstance(kernel, Ranked) else kernel
-        most = _KEPT_OF_TRENDS if isinstance(inner, AndersonDarling) else _KEPT
+        most = _KEPT_OF_TRENDS if isinstance(inner, AndersonDarling) else _MOST_KEPT
         return width, min(most, max(2, 2 * p // width))
 
     def draw(
@@ -1180,7 +1186,7 @@ class NOCCO(_Normalised):
 
     def root(self, covariance: Matrix, n: int) -> Vector:
         """R of R R' = C + e I, where rounding may have made small eigenvalues of C negative."""
-        share = _SHARE * n**-0.25 if self.regularisation is None else self.regularisation
+        share = _REGULARISATION * n**-0.25 if self.regularisation is None else self.regularisation
         values, vectors = np.linalg.eigh(covariance)
         # e is a share of the largest eigenvalue, so that units of the kernel do not count.
         scales = np.sqrt(np.maximum(values, 0.0) + share * values[-1])

@@ -1,4 +1,4 @@
-"""Estimators from means of products of functions of rows, in time linear in the rows.
+"""Compute statistics from means of products of functions of rows, in time linear in the rows.
 
 `Functions` is the base class that users can write estimators from in a few lines. Nystrom M-HSIC
 takes values of kernels at landmark tuples. NFSIC takes values of analytic kernels at a few

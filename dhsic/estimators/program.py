@@ -1,4 +1,4 @@
-"""How statistics become one test: one kernel a variable, several, or a chain of tests.
+"""Make one test of statistics, of one or several kernels of each variable, or of a chain of tests.
 
 A chain tests the joint independence of three variables and more: X_1, ..., X_M are jointly
 independent if and only if X_m is independent of (X_1, ..., X_{m-1}) for m = 2, ..., M. A stage is

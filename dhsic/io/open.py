@@ -1,4 +1,8 @@
-"""What users have, as variables: one of any form, several that belong together, samples."""
+"""Open what users have as variables: arrays, frames, files and groups.
+
+Several variables and samples come first, then one variable of any form, then zarr, then names and
+columns, and last the labels by which rows of variables belong together.
+"""
 
 from __future__ import annotations
 

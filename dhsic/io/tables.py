@@ -1,4 +1,9 @@
-"""Tables: files and frames whose columns hold numbers or labels, as variables and in zarr."""
+"""Read tables, files or frames, whose columns hold numbers or labels, and convert them to zarr.
+
+The notation of numbers and the options of reading come first, then tables in files, their columns
+as variables, and the conversion. The last parts encode values of any type as numbers, and take
+columns from frames of every library.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +69,7 @@ _PARQUET_BUFFER_BYTES = 2**18
 _ROWS_SEEN = 10_000
 _ROWS_HELD = 65_536
 _NAMED = 5
-_SHARE = 0.5  # of the free memory: the columns are copied once, to lie side by side
+_SHARE_OF_MEMORY = 0.5  # of the free memory: the columns are copied once, to lie side by side
 # Labels of more kinds than this hardly repeat, and each is kept in memory.
 _MAX_CATEGORIES = 65536
 _NESTED = ("list", "large_list", "fixed_size_list", "struct", "map")
@@ -183,33 +188,6 @@ def numbers_of_text(
 
 
 # --- how a table is read
-
-_REMEDIES = {
-    "c": "use its real and imaginary parts as columns",
-    "M": "turn times into numbers, as days since the first, or into categories, as the weekday",
-    "m": "turn durations into numbers, as seconds",
-    "V": "choose one of its fields",
-    "OUST": "read it into memory, where labels become categories, or store integer codes",
-}
-_TIMES = datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64
-# Whole numbers alone are as often labels.
-_WHOLE = re.compile(r"\s*[-+\u2212]?\d+\s*")
-_MARKS = "NAType", "NaTType"  # of pandas, for a missing value
-_LABELS_SEEN = 1000
-_ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
-# Measured with 200 and 1,000 rows. Where half of the rows or
-# more have a label of their own, a test of labels finds 3 to 15 % of the dependences that numbers
-# show in 80 to 100 %. Where fewer have, groups whose means vary as their rows do are found in 95 %
-# and more, which are taken; those of the others, found in 60 to 100 %, must be called categories.
-_ALONE = 0.5
-# Labels with a number beside other text: a unit, a currency or "<", a date or a time. Numbers of 20
-# values are found in 78 and 90 %, their labels in 40 and 37 %; with more values labels lose more.
-_QUANTITY = re.compile(r"\d\W\d")
-_QUANTITIES = 20
-
-_WIDE = ("Int128", "UInt128")  # which NumPy has not
-
-_rare: ContextVar[list[DataError] | None] = ContextVar("_rare", default=None)
 
 
 @dataclass(frozen=True)
@@ -1015,7 +993,7 @@ def held_columns(table: Table, columns: Sequence[str]) -> Any:
     import psutil
     import pyarrow as pa
 
-    allowed, read = _SHARE * psutil.virtual_memory().available, 0
+    allowed, read = _SHARE_OF_MEMORY * psutil.virtual_memory().available, 0
     batches = []
     # Counted as they come: the size of a compressed file says little of that of its rows.
     for batch in table.batches(columns, _ROWS_HELD):
@@ -1333,6 +1311,31 @@ def _check_options(variables: Variables, missing: str) -> None:
 
 # --- values of any type as numbers: what a column holds decides how it is compared
 
+_REMEDIES = {
+    "c": "use its real and imaginary parts as columns",
+    "M": "turn times into numbers, as days since the first, or into categories, as the weekday",
+    "m": "turn durations into numbers, as seconds",
+    "V": "choose one of its fields",
+    "OUST": "read it into memory, where labels become categories, or store integer codes",
+}
+_TIMES = datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64
+# Whole numbers alone are as often labels.
+_WHOLE = re.compile(r"\s*[-+\u2212]?\d+\s*")
+_MISSING_TYPES = "NAType", "NaTType"  # of pandas, for a missing value
+_LABELS_SEEN = 1000
+_ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
+# Measured with 200 and 1,000 rows. Where half of the rows or more have a label of their own, a test
+# of labels finds 3 to 15 % of the dependences that numbers show in 80 to 100 %. Where fewer have,
+# groups whose means vary as their rows do are found in 95 % and more, which are taken; those of the
+# others, found in 60 to 100 %, must be called categories.
+_ALONE = 0.5
+# Labels with a number beside other text: a unit, a currency or "<", a date or a time. Numbers of 20
+# values are found in 78 and 90 %, their labels in 40 and 37 %; with more values labels lose more.
+_QUANTITY = re.compile(r"\d\W\d")
+_QUANTITIES = 20
+
+_rare: ContextVar[list[DataError] | None] = ContextVar("_rare", default=None)
+
 
 def check_type(data_name: str, dtype: Any) -> None:
     """Refuse a type that no kernel takes as it is.
@@ -1514,7 +1517,7 @@ def check_whole(values: Any, numbers: NDArray[Any], data_name: str) -> None:
 
 def _kind_of_labels(kind: type) -> str | None:
     """Labels of the values of a type; None of those that say that one is missing."""
-    if kind is type(None) or kind.__name__ in _MARKS:
+    if kind is type(None) or kind.__name__ in _MISSING_TYPES:
         return None
     if issubclass(kind, bool | np.bool_):
         return "boolean"
@@ -1614,13 +1617,15 @@ def _refusal(values: list[Any], data_name: str) -> DataError:
 
 def _is_missing(value: Any) -> bool:
     """None, NaN, and the marks of pandas for values and times."""
-    if value is None or type(value).__name__ in _MARKS:
+    if value is None or type(value).__name__ in _MISSING_TYPES:
         return True
     # NaN alone differs from itself.
     return isinstance(value, float | Decimal | np.floating) and value != value
 
 
 # --- data frames of every library, a column at a time, by narwhals
+
+_WIDE = ("Int128", "UInt128")  # which NumPy has not
 
 
 def as_frame(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""URLs: which are allowed and shown, why a store gives nothing; folders on a disk or in one."""
+"""Check and redact URLs, explain errors of stores, and read and write folders."""
 
 from __future__ import annotations
 

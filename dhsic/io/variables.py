@@ -1,4 +1,8 @@
-"""Variables: rows wherever they are, or made of others; held in memory, weighed, without gaps.
+"""Define variables, whose rows are stored somewhere or made of other rows.
+
+`Variable` comes first, then what stored arrays need: opening them, listing their chunks, the memory
+of decoding, marks of missing values. Rows that are made of others follow: selected and joined ones,
+pooled samples, rows held in memory, and rows without missing values.
 
 Attributes by which stored values are packed, or marked as missing, are those of the conventions for
 climate and forecasts, sections 2.5.1 and 8.1 of https://cfconventions.org, as netCDF, GDAL and
@@ -71,18 +75,27 @@ _LARGEST_SHARD = 32 * 2**20
 _CHECKED = ("adler32", "bz2", "crc32", "crc32c", "fletcher32", "gzip", "lzma", "zlib")
 _FOLDER = Stamp(0, "folder")
 _PIPE = Stamp(0, "pipe")
-_MARKS = ("ETag", "etag", "e_tag", "md5Hash", "last_modified", "LastModified", "updated", "created")
+_STAMP_KEYS = (
+    "ETag",
+    "etag",
+    "e_tag",
+    "md5Hash",
+    "last_modified",
+    "LastModified",
+    "updated",
+    "created",
+)
 _ABSENT = 2**64 - 1
 _AT_A_TIME = 32
 _CHECKSUM_BYTES = 4
 _FILLS = "_FillValue", "missing_value"
-_COUNTS = {"valid_range": 2, "valid_min": 1, "valid_max": 1, "scale_factor": 1, "add_offset": 1}
+_LENGTHS = {"valid_range": 2, "valid_min": 1, "valid_max": 1, "scale_factor": 1, "add_offset": 1}
 _NO_TIME = -(2**63)  # of times that are stored as whole numbers
 _HALF_STEP = 0.4  # steps of packed values, which were rounded to whole ones, as their limits were
 _TILE_ROWS = 4096
 _LARGEST_PRODUCT = 2**62
-_SHARE = 4  # of the memory
-_FEWEST = 2.0  # rows, that weights are worth
+_PARTS_OF_MEMORY = 4  # held arrays may take one of them
+_FEWEST_WEIGHED = 2.0  # rows, that weights are worth
 _ROUNDED = 16 * np.finfo(np.float64).eps
 
 
@@ -522,7 +535,7 @@ async def _listed_stamps(store: Any, prefix: str) -> Stamps:
 
 
 def _stamp(told: Mapping[str, Any]) -> Stamp:
-    mark = next((told[name] for name in _MARKS if told.get(name)), "")
+    mark = next((told[name] for name in _STAMP_KEYS if told.get(name)), "")
     return Stamp(int(told.get("size") or 0), str(mark))
 
 
@@ -783,16 +796,16 @@ def unmasked(x: Any) -> NDArray[Any]:
 def _found(attributes: Mapping[str, Any], name: str) -> dict[str, list[float]]:
     """The numbers of the attributes that are there."""
     found: dict[str, list[float]] = {}
-    for key in (key for key in (*_FILLS, *_COUNTS) if attributes.get(key) is not None):
+    for key in (key for key in (*_FILLS, *_LENGTHS) if attributes.get(key) is not None):
         value = attributes[key]
         try:
             numbers = list(map(_number, np.ravel(value).tolist()))
         except (TypeError, ValueError):
             numbers = []
-        count = 0 if key == "scale_factor" and numbers == [0] else _COUNTS.get(key, len(numbers))
+        count = 0 if key == "scale_factor" and numbers == [0] else _LENGTHS.get(key, len(numbers))
         finite = key in _FILLS or np.isfinite(numbers).all()
         if not numbers or len(numbers) != count or not finite:
-            what = f"{_COUNTS.get(key, 'only')} finite number(s), a scale other than 0"
+            what = f"{_LENGTHS.get(key, 'only')} finite number(s), a scale other than 0"
             where = f"attribute {key!r} of variable {name!r}"
             msg = f"{where} must hold {what}, got {shown(value)}: correct or remove it"
             raise DataError(msg)
@@ -1310,9 +1323,9 @@ def held_sources(
 
 
 def _check_quarter(what: str, needed: int, memory: int, otherwise: str = "") -> None:
-    if _SHARE * needed > memory:
+    if _PARTS_OF_MEMORY * needed > memory:
         told = f"{what} held in memory, in a quarter of it, and take {format_bytes(needed)}"
-        msg = f"{told}. Allow memory={_SHARE * needed} or more{otherwise}"
+        msg = f"{told}. Allow memory={_PARTS_OF_MEMORY * needed} or more{otherwise}"
         raise MemoryBudgetError(msg)
 
 
@@ -1351,7 +1364,7 @@ def read_weights(source: Source, memory: int) -> RowWeights:
     values /= values.mean()
     squares, cubes = (float((values**power).mean()) for power in (2, 3))
     # Kish's number of rows that tell as much, (sum w)^2 / sum w^2.
-    if n / squares < _FEWEST:
+    if n / squares < _FEWEST_WEIGHED:
         what = f"one of {n:,} has nearly all of them, worth {n / squares:.3g} rows"
         msg = f"weights must be of several rows, and {what}: correct it, or leave that row out"
         raise DataError(msg)

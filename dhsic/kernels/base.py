@@ -1,4 +1,4 @@
-"""Kernels of rows: fitted to a sample, prepared once, evaluated tile by tile, in sums and products.
+"""Define kernels of rows, fit them to a sample, and evaluate them tile by tile.
 
 The base comes first, then functions of the distance between rows, inner products, and sums and
 products of kernels; then how bandwidths follow a sample, and how tiles of distances are computed.

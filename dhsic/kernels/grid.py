@@ -1,4 +1,4 @@
-"""The kernels that a test tries: one combination, or a grid of several, and their shared tiles.
+"""List the kernels that a test tries, one combination or a grid, and compute their shared tiles.
 
 The default kernels, and their pairs for two variables, were chosen by power on public scenarios,
 which `python -m benchmarks run leaderboard` measures; the leading pairs by power on columns of real

@@ -1,4 +1,8 @@
-"""Kernels of columns, of rows with gaps and of ranks; and all kernels as text and plain values."""
+"""Wrap kernels, for chosen columns, rows with gaps and ranks, and read and write all kernels.
+
+The wrappers come first; then `parse`, which reads a kernel from text, and the plain values by which
+JSON stores a kernel.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +43,11 @@ from dhsic.kernels.base import (
 )
 from dhsic.results import CODECS, plain_value
 
-_ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
+_MEAN_ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
 _MEANS = 512  # prepared rows whose mean kernel is computed at a time
 # Beyond, exponentials of prepared numbers and their products could overflow.
 _REACH = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
-_FEWEST = 8  # rows of either side of a tile for which they pay
+_FEWEST_OF_TILE = 8  # rows of either side of a tile for which they pay
 
 _MOST_KNOTS = 512
 _FEW_ROWS = 2**7  # which it takes longer to order than to look up
@@ -276,7 +280,7 @@ class WithMissing(OfKernel):
                 "is complete: leave out the columns with the most gaps"
             )
             raise DataError(msg)
-        return replace(self, kernel=self.kernel.fit(present), present=present[:_ROWS].copy())
+        return replace(self, kernel=self.kernel.fit(present), present=present[:_MEAN_ROWS].copy())
 
     def as_power(self) -> tuple[Kernel, float]:
         # A mean of squares is no square of a mean.
@@ -344,7 +348,7 @@ def of_rows(kernel: Kernel, sample: Vector) -> Kernel:
     if isinstance(kernel, OnColumns):
         return kernel._of([of_rows(kernel.kernel, sample[:, kernel.at])])
     if isinstance(kernel, WithMissing):
-        return replace(kernel, present=_complete(sample)[:_ROWS].copy())
+        return replace(kernel, present=_complete(sample)[:_MEAN_ROWS].copy())
     return kernel
 
 
@@ -465,7 +469,7 @@ class Columns(Composite):
         """
         far = np.maximum(*(np.abs(x).max(axis=0, initial=0.0) for x in (rows, columns)))
         # Exponentials of one side are as many as those of pairs where the other has a row or two.
-        many = min(len(rows), len(columns)) >= _FEWEST
+        many = min(len(rows), len(columns)) >= _FEWEST_OF_TILE
         each = rows.T, np.ascontiguousarray(columns.T)
         with np.errstate(over="ignore"):  # where columns are not near
             rising, falling = ([np.exp(sign * x) for x in each] for sign in (1, -1))

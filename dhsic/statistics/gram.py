@@ -1,4 +1,4 @@
-"""The Gram contraction: sums over all pairs of rows under all permutations of an orbit.
+"""Compute the Gram contraction: sums over all pairs of rows under all permutations of an orbit.
 
 With A and B the Gram matrices of both sides of a statistic, HSIC under a permutation s asks for
 
@@ -14,8 +14,9 @@ of a band of diagonals are computed, transformed and forgotten. HSIC of two vari
 for A_ij and A_ij - c whatever c is, since both are centred by their row sums: the mean over pairs
 of a few rows takes off digits that would cancel.
 
-`GramSums` has HSIC and its law under independence from the sums of Gram matrices, and `Tiling`
-makes tiles between rows and landmarks, small enough for the cache.
+The passes and `GramStatistic` come first. `GramSums` follows, which has HSIC and its law under
+independence from the sums of Gram matrices; `Tiling` is last, which makes tiles between rows and
+landmarks, small enough for the cache.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _FEWEST_TRANSFORMS = 4
 # each, and a call as dear as its numbers.
 _TOGETHER = 32
 _SMALL = range(2, 60)  # factors of lengths that take less than padding to twice that
-_FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
+_FEWEST_IN_GROUP = 512  # rows of a group: tiles of fewer take longer for a row
 
 # Rows and bytes of all Gram matrices that several orders share, and of those of rows that move in
 # sets, whose many small groups take long. Held and streamed, ms of a default test: 26 and 32 of 300
@@ -793,7 +794,7 @@ class GramStatistic(Statistic[Any]):
     factor: Callable[[GramSums], Vector | float]
     tell: Callable[[GramFound], Any]
 
-    identity_rows: ClassVar[int] = _FEWEST
+    identity_rows: ClassVar[int] = _FEWEST_IN_GROUP
     errors_of_roots: ClassVar[bool] = False
 
     def __len__(self) -> int:
@@ -840,7 +841,7 @@ class GramStatistic(Statistic[Any]):
             return orbit_of(session, null, lambda _: held <= session.runtime.memory // 2)
         # More shifts than rows of a small group are of several cosets. They are more than were
         # asked for where fewer would take longer.
-        asked = replace(null, n_resamples=max(null.n_resamples, min(session.n, _FEWEST)))
+        asked = replace(null, n_resamples=max(null.n_resamples, min(session.n, _FEWEST_IN_GROUP)))
         return session.once(("orbit", asked), lambda: orbit_of(session, asked))
 
     def over(self, orbit: Orbit, cosets: range) -> GramPass | RowsPass:

@@ -1,4 +1,4 @@
-"""Intervals of measures of dependence, by the jackknife that leaves out a block of rows at a time.
+"""Compute intervals of measures of dependence, by the jackknife that leaves out blocks of rows.
 
 Busing, Meijer and Van der Leeden (1999, Statistics and Computing 9) give its variance for blocks of
 unequal sizes. A measure is a smooth function of means over rows, for which it is consistent (Shao

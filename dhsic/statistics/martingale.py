@@ -1,4 +1,4 @@
-"""The martingale of mHSIC: every row against those before it, in a random order.
+"""Compute the martingale of mHSIC: every row against those before it, in a random order.
 
 With the centred Gram matrices K and L of two variables and rows in a random order,
 
@@ -15,11 +15,11 @@ f_j g_j' over the rows before. So two passes stream it. Rows are cut into pieces
 other in a random order: the first pass sums products over every piece, the second one begins each
 with the sum of those before it.
 
-Of all pairs of many variables products of matrices make it. Of row i of the Gram matrices, up to
-column i, A_i has a row a variable, so that A_i A_i' holds the sums of all pairs. Blocks of
-variables are compared with one another, a band of rows at a time, so that memory does not grow with
-the variables; their Gram matrices are computed anew for every other block, in less than a fifth of
-the time of the products.
+Of all pairs of many variables, in the second half of the file, products of matrices make it. Of row
+i of the Gram matrices, up to column i, A_i has a row a variable, so that A_i A_i' holds the sums of
+all pairs. Blocks of variables are compared with one another, a band of rows at a time, so that
+memory does not grow with the variables; their Gram matrices are computed anew for every other
+block, in less than a fifth of the time of the products.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Permutations of rows, and the statistics of the data and under all of them.
+"""Permute rows, and compute the statistics of the data and under all permutations.
 
 The null compares a statistic with its values under permutations that do not change the law of the
 data where the hypothesis holds. Labels of rows determine these: rows change places within strata,
-as whole groups, or in the order of time. An `Orbit` has shifts or permutations within groups of
-rows. A contraction is a `Statistic`: it defines how a pass sums for C statistics under some cosets
-of an orbit, and how sums become values. `replicate` makes the statistics of the data and of all
-permutations, in as few passes as fit in memory.
+as whole groups, or in the order of time. Groups of rows come first, then labels and the moves that
+they allow. An `Orbit` has shifts or permutations within groups of rows. A contraction is a
+`Statistic`: it defines how a pass sums for C statistics under some cosets of an orbit, and how sums
+become values. `replicate`, which is last, makes the statistics of the data and of all permutations,
+in as few passes as fit in memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The outer contraction: cross-covariances of features, of the data and under permutations.
+"""Compute the outer contraction: cross-covariances of features, under permutations and as they are.
 
 A statistic is n |C|^2, or another measure of the cross-covariance C of the features of two
 variables (Zhang et al. 2018, equations 31 and 39), with the features held fixed. Under the
@@ -11,14 +11,14 @@ groups, transformed back once in the end. Without shifts a coset is one product 
 features of all rows with those of the other variable in another order. Squared norms add up over
 the features of the first variable, so that parts of these serve where all do not fit in memory.
 
-`second_moments` sums means and products of features of the data as they are, and limit laws follow
-from them.
+After the pass and its sums, `second_moments` sums means and products of features of the data as
+they are, and limit laws follow from them.
 
 Features leave out what they do not hold of a kernel, and |C|^2 is larger than HSIC in expectation.
-`block_means` puts both right without bias by a sample of pairs of rows: in blocks, the unbiased
-HSIC of the kernels less that of the features. The part that features hold has little variance,
-since it is summed over all rows; the rest is small in most kernels. A pass keeps the rows of the
-blocks, so that only the kernels that are reported are computed there.
+`block_means`, which is last, puts both right without bias by a sample of pairs of rows: in blocks,
+the unbiased HSIC of the kernels less that of the features. The part that features hold has little
+variance, since it is summed over all rows; the rest is small in most kernels. A pass keeps the rows
+of the blocks, so that only the kernels that are reported are computed there.
 """
 
 from __future__ import annotations

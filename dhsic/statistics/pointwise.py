@@ -1,4 +1,4 @@
-"""The pointwise contraction: u_s = sum_i f_j(i) h_j(s(i)) under all permutations s of an orbit.
+"""Compute the pointwise contraction, u_s = sum_i f_j(i) h_j(s(i)) for permutations s of an orbit.
 
 For landmark j and two sides f_j and h_j of a statistic, the sums over a group of f_j(i) h_j(i + k)
 for every shift k are one circular cross-correlation: the product of two Fourier transforms, summed
@@ -7,7 +7,7 @@ that the covariance of both under a permutation needs no other sum.
 
 A function of rows is a kernel at p landmarks, or any other that has p values. Tiles of them are
 made strip by strip of landmarks, about pilot means, so that they stay in the cache and no digits
-cancel.
+cancel. The pass comes first, then the statistic and its limit laws.
 """
 
 from __future__ import annotations
