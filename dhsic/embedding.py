@@ -715,7 +715,10 @@ def load_embedding(path: str | Path) -> MeanEmbedding:
                 arrays = dict(file)
             told = parse_json(str(arrays[_ATTRIBUTES]))
         else:
-            group = open_stored(path, "group")
+            try:
+                group = open_stored(path, "group")
+            except DataError as error:  # whose advice is on data
+                raise error.__cause__ or error from None
             told, stored = dict(group.attrs), dict(group.arrays())
             inventories = (inventory_of(array, name) for name, array in stored.items())
             # An absent chunk would read as zeros.

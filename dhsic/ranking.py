@@ -611,7 +611,9 @@ def rank_features(
     rows = RowLabels(strata, groups, order)
     rows.check_confidence(confidence)
     left_out: Mapping[str, str] = {}
-    several = isinstance(exclude, Iterable) and not isinstance(exclude, str)
+    # An array of no dimension is iterable by its type, and one name.
+    alone = isinstance(exclude, str) or getattr(exclude, "ndim", 1) == 0
+    several = isinstance(exclude, Iterable) and not alone
     excluded = [] if exclude is None else list(map(str, exclude if several else [exclude]))
     if features is None:
         # Labels that are given themselves are no columns.

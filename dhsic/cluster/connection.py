@@ -262,13 +262,15 @@ def _interrupts_held() -> Iterator[None]:
             if callable(handler):
                 handlers[number] = handler
                 signal.signal(number, lambda received, _: held.append(received))
-    resource_tracker.ensure_running()  # it unblocks the signals of the thread that starts it
-    # Inherited by all that is started here; the client alone decides what ends with it.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        resource_tracker.ensure_running()  # it unblocks the signals of the thread that starts it
+        # Inherited by all that is started here; the client alone decides what ends with it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for restored, handler in handlers.items():
             signal.signal(restored, handler)
     # The first one is delivered, now that there is something to close.

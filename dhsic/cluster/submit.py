@@ -422,20 +422,23 @@ def submit_run(run: SubmittedRun, text: str) -> str:
     """
     # Before the queue is asked, which may start the job at once.
     run.write(text)
-    queue, count, most = QUEUES[run.where], len(run.tasks()), run.spec.bounds.maximum
+    queue = QUEUES[run.where]
     words = queue["sweep"] if run.each else queue["submit"]
     try:
+        count, most = len(run.tasks()), run.spec.bounds.maximum
         # From stdin: a script in a file could change before the queue reads it.
         said = _asked(run, words, given=text, last=count - 1, count=count, most=most)
         if (match := re.search(queue["job"], said)) is None:
             msg = f"{run.where} must answer with the number of a job, got {said[:80]!r}"
             raise ClusterError(msg)
     except BaseException as error:
-        if run.where == "kubernetes" and isinstance(error, ClusterError):
-            with suppress(ClusterError):
-                # kubectl applies one object after another: those before the refusal are there.
-                end_job(run, run.name)
-        shutil.rmtree(run.folder, ignore_errors=True)
+        try:
+            if run.where == "kubernetes" and isinstance(error, ClusterError):
+                with suppress(ClusterError):
+                    # kubectl applies one object after another: those before the refusal are there.
+                    end_job(run, run.name)
+        finally:  # also where Ctrl-C ends the wait for kubectl
+            shutil.rmtree(run.folder, ignore_errors=True)
         for reason, remedy in queue.get("refused", {}).items():
             if reason in str(error):
                 raise ClusterError(remedy) from error

@@ -223,9 +223,10 @@ class Variable:
     def _read(self, start: int, stop: int, slicing: Callable[[], Any]) -> NDArray[Any]:
         """Rows among start..stop-1."""
         what = f"rows {start} to {stop - 1} of variable {self.name!r} cannot be read"
-        root = getattr(self.array.store, "root", None) if is_zarr(self.array) else None
+        # Not every store with a root has it in the file system.
+        local = is_zarr(self.array) and is_of(self.array.store, "zarr.storage", "LocalStore")
         # A worker elsewhere may lack the file system, and zarr would read fill values then.
-        if root is not None and not (folder := root / self.array.path).is_dir():
+        if local and not (folder := self.array.store.root / self.array.path).is_dir():
             where = f"process {os.getpid()} on {socket.gethostname()} sees no folder {folder}"
             msg = f"{what}: {where}; put the data where every worker finds it by the same path"
             raise DataError(msg)

@@ -260,6 +260,18 @@ class Crossing(NamedTuple):
         return products[..., self.at].reshape(*products.shape[:-1], *self.shape)
 
 
+class _Place(NamedTuple):
+    """Where the products of two kernels are; sent to workers, unlike a layout with its maps."""
+
+    crossing: Crossing
+    rows: slice
+    columns: slice
+
+    def of(self, products: NDArray[Any]) -> NDArray[Any]:
+        """A view (..., D_1, D_2) of the products of two kernels, of those of all (..., P)."""
+        return self.crossing.of(products)[..., self.rows, self.columns]
+
+
 @dataclass(frozen=True)
 class Layout:
     """Features of kernels side by side, D in all, and P products of them.
@@ -397,10 +409,14 @@ class Layout:
 
     def view(self, pair: tuple[int, ...], products: NDArray[Any]) -> NDArray[Any]:
         """A view (..., D_1, D_2) of the products of two kernels, of those of all (..., P)."""
+        return self.place(pair).of(products)
+
+    def place(self, pair: tuple[int, ...]) -> _Place:
+        """Where the products of two kernels are."""
         crossing, (first, second) = self._crossing_of[pair], (self.places[k] for k in pair)
         i, j = first.start - crossing.first.start, second.start - crossing.second.start
         rows, columns = first.stop - first.start, second.stop - second.start
-        return crossing.of(products)[..., i : i + rows, j : j + columns]
+        return _Place(crossing, slice(i, i + rows), slice(j, j + columns))
 
     def features(self, values: Sequence[NDArray[Any]], dtype: DTypeLike | None = None) -> Matrix:
         """Those that are summed, of rows of all variables, shape (b, D)."""
@@ -644,7 +660,8 @@ class OuterStatistic(Statistic["OuterSums"]):
 
         def measured(cross: Matrix, pairs: Pairs, layout: Layout) -> Vector:
             factors = tuple((factor[first], factor[second]) for first, second in pairs)
-            sizes_of = _PermutedSizes(cross, layout, pairs, factors, self.measure.size)
+            places = tuple(map(layout.place, pairs))
+            sizes_of = _PermutedSizes(cross, places, factors, self.measure.size)
             if cross.nbytes <= _SERIAL_BYTES:
                 return sizes_of(range(len(cross)))
             return np.concatenate(session.map("solve", sizes_of, len(cross)))
@@ -723,10 +740,8 @@ class _PermutedSizes:
     ----------
     cross : ndarray, shape (N, P)
         Cross-covariances of the features of all pairs.
-    layout : Layout
-        Where they are.
-    pairs : sequence of tuple of int
-        Numbers of kernels.
+    places : tuple of _Place
+        Where those of every pair are.
     factors : tuple of (ndarray or None, ndarray or None)
         L that still whiten them.
     size : callable
@@ -734,17 +749,16 @@ class _PermutedSizes:
     """
 
     cross: Matrix
-    layout: Layout
-    pairs: Pairs
+    places: tuple[_Place, ...]
     factors: tuple[Factors, ...]
     size: Callable[[Matrix], Vector]
 
     def __call__(self, permutations: range) -> Vector:
         """Sizes under some of the permutations, shape (permutations, pairs)."""
         cross = self.cross[permutations.start : permutations.stop]
-        sizes = np.empty((len(cross), len(self.pairs)))
-        for c, (pair, factors) in enumerate(zip(self.pairs, self.factors, strict=True)):
-            whole = self.layout.view(pair, cross)
+        sizes = np.empty((len(cross), len(self.places)))
+        for c, (place, factors) in enumerate(zip(self.places, self.factors, strict=True)):
+            whole = place.of(cross)
             for at in _slices(len(whole), max(1, _SLAB_BYTES // (8 * math.prod(whole.shape[1:])))):
                 # In float64, since whitening magnifies what rounding leaves.
                 slab = whole[at].astype(np.float64, copy=False)

@@ -402,3 +402,13 @@ def test_queue__that_refuses_leaves_nothing(where, command, answer, words, submi
     queues.answer("kubectl", "delete")
     refused(submit(command, where), words)
     assert not folders(here)
+
+
+def test_queue__that_refuses_leaves_nothing_after_ctrl_c(submit, queues, here, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    queues.answer("kubectl", code=1, err="error: a\n")
+    monkeypatch.setattr("dhsic.cluster.submit.end_job", interrupted)
+    assert submit(URL, "kubernetes").exit_code == 130
+    assert not folders(here)

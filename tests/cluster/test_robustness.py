@@ -144,6 +144,18 @@ def test_local_cluster__whose_worker_is_killed_while_it_starts_comes_up():
         killer.join()
 
 
+def test_local_cluster__that_cannot_start_leaves_the_signals_alone(monkeypatch):
+    def fails():
+        msg = "no process is left"
+        raise OSError(msg)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("multiprocessing.resource_tracker.ensure_running", fails)
+    with pytest.raises(OSError, match="no process"), local_cluster(1, "500MB"):
+        pass
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_connect__in_a_script_without_a_guard_is_one_error(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("from dhsic.cluster import connect\nconnect(2, memory='500MB').__enter__()\n")

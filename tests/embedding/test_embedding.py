@@ -201,12 +201,14 @@ def test_save__in_an_object_store_and_not_of_kernels_of_the_user(found, x, tmp_p
 
 def test_load__refuses_what_is_no_whole_embedding(found, tmp_path, x):
     np.savez(tmp_path / "other.npz", x=x)
-    (tmp_path / "text.npz").write_text("text")
+    for name in ("text.npz", "text.txt"):
+        (tmp_path / name).write_text("text")
     zarr.create_group(tmp_path / "empty.zarr")
     found.save(tmp_path / "torn.zarr")
     group = zarr.open_group(tmp_path / "torn.zarr")
     group.create_array("digits", data=np.zeros((3, 25), np.int64), overwrite=True)
-    for name in ("other.npz", "text.npz", "empty.zarr", "missing.npz", "torn.zarr"):
+    missing = ("missing.npz", "missing.zarr")
+    for name in ("other.npz", "text.npz", "text.txt", "empty.zarr", "torn.zarr", *missing):
         with pytest.raises(DataError, match="holds no mean embedding"):
             dhsic.load_embedding(tmp_path / name)
 

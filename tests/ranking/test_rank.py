@@ -665,6 +665,7 @@ def test_features__left_out_have_no_column_with_another_task():
         (2, "id", ["d", "0", "1"]),
         ("d", [0, "id"], ["1", "2"]),
         (["d", 1], 0, ["id", "2"]),
+        ("d", np.array("id"), ["0", "1", "2"]),
     ],
 )
 def test_features__left_out_are_not_those_of_a_word_or_a_number(target, exclude, left):
