@@ -904,7 +904,15 @@ def _simple(token: str) -> Kernel:
         )
         raise InvalidArgumentError(msg)
     build, parameters = FORMS[name]
-    return build(**(read_fields(text, parameters, f"kernel {name}") if colon else {}))
+    return build(**(read_fields(text, parameters, f"kernel {name}", _number) if colon else {}))
+
+
+def _number(value: str) -> float | str:
+    """Read a number; what is not one is left for the kernel to refuse."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
 
 
 def _malformed(token: str) -> InvalidArgumentError:
