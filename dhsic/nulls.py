@@ -370,8 +370,11 @@ class ChiSquareMixture:
         weights, step = np.sort(self.weights)[::-1], max(1, _NORMALS_AT_ONCE // max(1, size))
         for start in range(0, len(weights), step):
             # A few weights at a time, or k x size normals would not fit in memory.
-            some = weights[start : start + step]
-            values += some @ rng.standard_normal((len(some), size)) ** 2
+            some = weights[start : start + step, None]
+            squares = rng.standard_normal((len(some), size)) ** 2
+            squares *= some
+            # Products of matrices would have other bits for other numbers of BLAS threads.
+            values += squares.sum(axis=0)
         return values
 
 
