@@ -45,7 +45,6 @@ _HEADROOM = 1.45  # of the bars, so that the legend stands above them and the li
 _FAR = 2.0  # widths of the null distribution beyond which the axis is logarithmic
 _STYLES = ((BLUE, "o"), (ORANGE, "s"), ("#CC79A7", "^"), ("#009E73", "D"), ("0.35", "v"))
 _LEAST_SPAN = 4.0
-_CELL_MARGIN = 2.4  # inches
 _TAIL = 0.005
 _AXIS_NAME = 40
 _FEW_NODES = 5
@@ -123,6 +122,11 @@ def draw_intervals(axes: Axes, ends: Vector) -> None:
 def bars_size(count: int) -> tuple[float, float]:
     """Inches of so many bars, one below another."""
     return 7.2, 1.4 + 0.21 * max(5, count)
+
+
+def matrix_side(count: int) -> float:
+    """Inches of a matrix of so many rows, with the names beside it."""
+    return 0.27 * max(count, 8) + 2.4
 
 
 def legend_above(axes: Axes, **options: Any) -> None:
@@ -664,8 +668,8 @@ def dependence_heatmap(
     labels = names_or_numbered(names, len(sizes))
     order = cluster_order(sizes) if clustered else np.arange(len(sizes))
     shown = sizes[np.ix_(order, order)]
-    side = 0.27 * max(len(sizes), 8)
-    axes = axes_of(ax, (side + _CELL_MARGIN + 0.8, side + _CELL_MARGIN))
+    side = matrix_side(len(sizes))
+    axes = axes_of(ax, (side + 0.8, side))
     image = axes.imshow(shown, vmin=0.0, vmax=1.0, cmap="cividis")
     ticks = range(len(order)), [shortened(labels[k], 26) for k in order]
     axes.set_xticks(*ticks, rotation=90, fontsize=9)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dhsic import plots
 from dhsic._files import write_whole
 from dhsic._validation import check_level, check_path, named_arguments, shown
 from dhsic._version import __version__
@@ -404,8 +405,9 @@ def _picture(words: str, draw: Callable[[Axes], object]) -> str:
         down = sum(1 + label.get_text().count("\n") for label in axes.get_yticklabels())
         # Names below a matrix are upright, and need no more room than its cells.
         across = len(axes.get_xticks()) if axes.images else 0
-        height = min(max(4.0, 1.4 + 0.21 * down), 12.0)
-        figure.set_size_inches(min(max(7.2, 2.4 + 0.27 * across), 12.0), height)
+        width, height = plots.bars_size(down)
+        width = min(max(width, plots.matrix_side(across)), 12.0)
+        figure.set_size_inches(width, min(max(4.0, height), 12.0))
         for drawn in (one for each in figure.axes for one in each.collections):
             # A mark is 200 bytes.
             drawn.set_rasterized(len(np.asarray(drawn.get_offsets())) > _MOST)
