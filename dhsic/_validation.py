@@ -310,7 +310,6 @@ def method_of_name(argument: str, name: str) -> Maker:
         The name is unknown.
     """
     known = known_methods(argument)
-
     return known[check_choice(argument, name, list(known))]
 
 

@@ -420,7 +420,6 @@ class ColumnRanking(RunFields):
             {**{name: row[name] for name in names}, "selected": row["term"] in chosen}
             for row in self.records()
         ]
-
         title = f"Which columns does {self.target} depend on?"
         notes = [_MEANING, *([_JOINT] if self.by == "sensitivity" else [])]
         return Findings(title, lead, pictures, {"Features": rows}, notes)

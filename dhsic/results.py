@@ -1516,10 +1516,8 @@ def _read_value(kind: Any, data: Any, name: str) -> Any:
         return _read_fields(kind, data)
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(data, dict):
         return {key: _read_value(parts[1], value, name) for key, value in data.items()}
-    wanted, named = (
-        getattr(kind, "__name__", kind),
-        isinstance(kind, type) and issubclass(kind, tuple),
-    )
+    wanted = getattr(kind, "__name__", kind)
+    named = isinstance(kind, type) and issubclass(kind, tuple)
     if origin is tuple or named:
         wanted = "a list"
         if isinstance(data, list):

@@ -460,7 +460,6 @@ def two_sample_test(
         named = MMD_NAMES.get(type(method.estimator), plan.estimator)
         fitted = tuple(kernel for kernel in plan.kernels if kernel != Codes().spec())
         session.begin(replace(plan, estimator=named, kernels=fitted))
-
     session.resume(computes="two-sample test", **method.described, assessed=intervals)
     fields = tested_fields(session, method, intervals)
     # In words of samples.
@@ -659,7 +658,6 @@ class _SampleIntervals(Intervals):
 def _read_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in MMD_NAMES.items()}.get(estimator, estimator)
-
         others = [name for name, cls in ESTIMATORS.items() if is_added(cls)]
         name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS, *others))
         return MMD_ESTIMATORS[name].name if name in MMD_ESTIMATORS else name

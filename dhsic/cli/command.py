@@ -354,7 +354,7 @@ def _option(
     """The option of a parameter, where a shell can give it."""
     words = None if name in DATA and hint is not Any else _HELP.get(name)
     settings: dict[str, Any] = {"help": words or first_words(function, name)}
-    flag = _WORDS.get(name, f"--{name.replace('_', '-')}")
+    flag = _WORDS.get(name, _flag(name))
     if name in DATA and hint is Any:
         flag, multiple = DATA[name]
         # Of a table these commands take all columns.

@@ -598,7 +598,7 @@ def find_null(
     """
     if session.weights is not None:
         return _find_weighted(session.weights.rows, session.n, null, n_resamples, combinations)
-    supported, chosen, reason = nulls_of(type(estimator)), null, AS_ASKED
+    supported, reason = nulls_of(type(estimator)), AS_ASKED
     if not isinstance(null, str) and _stands(null, supported):
         if n_resamples is not None:
             msg = (

@@ -470,7 +470,7 @@ class Radial(Kernel):
 
     def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
         """Write f into `out`, where the gradient in units of the kernel is -f (x - z)."""
-        super().gradient(rows, columns, gram, out, work)  # refuses
+        raise NotImplementedError
 
     def _distances(self, rows: Matrix, columns: Matrix, out: Matrix) -> None:
         (squared_distances if self.squared else distances)(rows, columns, out)
@@ -510,6 +510,8 @@ class Radial(Kernel):
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
+        if not self.differentiable:
+            return super().gradient(rows, columns, gram, weights, work)
         slope = work[0]
         self.slope(rows, columns, gram, slope, work[1:])
         np.multiply(slope, weights, out=slope)
