@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from dhsic._files import NO_STREAM, is_terminal
 from dhsic.engine.checkpoint import removed_at_end
 from dhsic.engine.events import Event, Listener, PassFinished, Position, Unit
+from dhsic.engine.graph import one_blas_thread
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import InvalidArgumentError
 
@@ -180,7 +181,8 @@ def progress_bar(shown: bool = True, seconds: float = 0.0) -> Iterator[Bar]:
 def shows_progress(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
     """Let `progress` of a function also be true, for a bar, or false, for none.
 
-    The function is one that users call, at whose end checkpoints have served.
+    The function is one that users call, at whose end checkpoints have served. It works with one
+    BLAS thread, wherever its passes run.
 
     Where it is None, a bar comes after two seconds in terminals and notebooks, unless the function
     is called by another one that could show a bar itself.
@@ -188,7 +190,7 @@ def shows_progress(function: Callable[Given, Returned]) -> Callable[Given, Retur
 
     @wraps(function)
     def shown(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
-        with removed_at_end(), _listener(kwargs.get("progress")) as listener:
+        with removed_at_end(), one_blas_thread(), _listener(kwargs.get("progress")) as listener:
             kwargs["progress"] = listener
             return function(*args, **kwargs)
 

@@ -15,6 +15,7 @@ import pytest
 import zarr
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dhsic
 from dhsic import causal
@@ -119,6 +120,20 @@ def test_answer__is_the_same_for_any_chunks(call, rows, columns, place, here):
 def test_answer__is_the_same_for_chunks_of_a_row(rows, here):
     call = CALLS["test"]
     assert answer(call(places_of("zarr", call.names, rows=rows), threads=1)) == here(call)
+
+
+@every_call
+def test_driver__has_one_blas_thread_as_workers_have(call):
+    def blas_threads():
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    seen = []
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        call(progress=lambda event: seen.append(blas_threads()))
+        assert blas_threads() == before
+    assert seen
+    assert set.union(*seen) == {1}
 
 
 @every_call

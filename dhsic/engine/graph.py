@@ -167,7 +167,7 @@ def compute(
     wanted.clear()
     place: dict[str, Any] = {"scheduler": "threads", "num_workers": runtime.threads}
     # Fused tasks would have other keys, by which the work that is done is told.
-    with one_blas_thread(), Callback(posttask=finished):
+    with Callback(posttask=finished):
         return list(dask.compute(*tops, **place, optimize_graph=False))
 
 
@@ -225,9 +225,11 @@ def _blas_libraries() -> Any:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit the BLAS of this process, since other threads work; the last of several runs lifts it.
+    """Limit the BLAS of this process; the last of several runs lifts the limit.
 
-    One limit is enough: a second would take the limited state for the original, and leave it so.
+    Threads of a run work on other blocks, and sums of several BLAS threads round in another way: on
+    two, replicates differed by 2.8e-16. One limit is enough: a second would take the limited state
+    for the original, and leave it so.
     """
     with _blas_lock:
         first = None if _blas_limits else _blas_libraries().limit(limits=1, user_api="blas")
@@ -389,12 +391,11 @@ class Tree:
             return []
         done: list[Partial[Any]] = []
         began = time.perf_counter()
-        with one_blas_thread():
-            for leaf in self.leaves:
-                if done and threads > 1 and time.perf_counter() - began > _ALONE:
-                    break
-                done.append(run_leaf(self.work, leaf.at))
-                tell(leaf.amount)
+        for leaf in self.leaves:
+            if done and threads > 1 and time.perf_counter() - began > _ALONE:
+                break
+            done.append(run_leaf(self.work, leaf.at))
+            tell(leaf.amount)
         return done
 
     def _kept_or_computed(
