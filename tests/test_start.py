@@ -27,6 +27,11 @@ import numpy as np, dhsic
 x = np.random.default_rng(0).standard_normal(300)
 dhsic.independence_test(x, x, rng=0)
 """
+TEST_IN_TASKS = """
+import numpy as np, dhsic
+x, y = np.random.default_rng(0).standard_normal((2, 50_000))
+dhsic.independence_test(x, y, kernels="gaussian", rng=0, threads=2)
+"""
 SUBMODULES = """
 import dhsic
 names = ["analysis", "bench", "causal", "cluster", "report"]
@@ -56,6 +61,12 @@ def test_test_of_arrays__loads_neither_clusters_nor_stores_nor_tables():
     found = loaded(TEST)
     assert found & (STORES | TABLES | {"distributed", "tornado"}) == set()
     assert "scipy.spatial" in found  # the names are right
+
+
+def test_test_in_tasks__loads_dask_and_no_client():
+    found = loaded(TEST_IN_TASKS)
+    assert "dask" in found
+    assert found & (STORES | TABLES | {"distributed", "tornado"}) == set()
 
 
 def test_submodules__are_there_after_one_import():

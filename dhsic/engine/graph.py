@@ -51,6 +51,7 @@ from dhsic.engine.runtime import (
     check_process_memory,
     explained_failures,
     fetched,
+    on_threads,
     threads_of_workers,
 )
 
@@ -120,7 +121,7 @@ def begin(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
         return list(runtime.client.compute(lazy))
     import dask
 
-    return list(dask.compute(*lazy, scheduler="threads", num_workers=runtime.threads))
+    return list(dask.compute(*lazy, **on_threads(runtime.threads)))
 
 
 def computed(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
@@ -165,10 +166,9 @@ def compute(
     # The graph alone holds the tasks from here on, so that each can be freed when it is done.
     leaves.clear()
     wanted.clear()
-    place: dict[str, Any] = {"scheduler": "threads", "num_workers": runtime.threads}
     # Fused tasks would have other keys, by which the work that is done is told.
     with Callback(posttask=finished):
-        return list(dask.compute(*tops, **place, optimize_graph=False))
+        return list(dask.compute(*tops, **on_threads(runtime.threads), optimize_graph=False))
 
 
 def _on_client(

@@ -209,10 +209,20 @@ def compute_graphs(*lazy: Any) -> tuple[Any, ...]:
     import dask  # slow to import
 
     client, threads = GRAPH_PLACE.get()
-    on_threads = {} if threads is None else {"scheduler": "threads", "num_workers": threads}
-    place = on_threads if client is None else {"scheduler": client}
+    here = {} if threads is None else on_threads(threads)
+    place = here if client is None else {"scheduler": client}
     values: tuple[Any, ...] = dask.compute(*lazy, **place)
     return values
+
+
+def on_threads(threads: int) -> dict[str, Any]:
+    """Options of Dask to compute on so many threads of this process.
+
+    Dask loads distributed to look a scheduler up by its name, which takes a second or two.
+    """
+    from dask.threaded import get
+
+    return {"scheduler": get, "num_workers": threads}
 
 
 # --- memory of this process
