@@ -48,7 +48,6 @@ from dhsic.engine.runtime import (
     Budget,
     Runtime,
     as_they_finish,
-    check_process_memory,
     explained_failures,
     fetched,
     threads_of_workers,
@@ -292,9 +291,9 @@ class Work(NamedTuple):
 
     run: Any
     """Called with what a leaf is at, and with the blocks that travel to it."""
+    budget: Budget
     combine: Callable[[Any, Any], Any] = add
     shards: Shards | None = None
-    budget: Budget | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return unpacked, (Work, pickled(tuple(self)))
@@ -481,16 +480,16 @@ def run_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Partial[Any]:
     # A worker that sees another folder would write where nobody looks.
     if work.shards is not None:
         work.shards.check()
-    check_process_memory(work.budget)
+    work.budget.look()
     began = time.perf_counter()
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
         state = work.run(at, *parts)
-    check_process_memory(work.budget)
+    work.budget.look()
     return Partial(state, time.perf_counter() - began)
 
 
 def _combine(work: Work, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
-    check_process_memory(work.budget)
+    work.budget.look()
     for other in others:
         state = work.combine(first.state, other.state)
         first = Partial(state, first.seconds + other.seconds)
@@ -504,7 +503,7 @@ def _reduce_blocks(
     reduction: Pass[State],
     sources: tuple[Source | None, ...],
     finite: tuple[bool, ...],
-    budget: Budget | None,
+    budget: Budget,
     spans: Spans,
     *parts: NDArray[Any],
 ) -> State:
@@ -521,7 +520,7 @@ def _reduce_blocks(
         if groups is not None:
             ranges, places = groups.arrange(start, stop)
         # Before the read, so that the error comes instead of the kill of the worker.
-        check_process_memory(budget, read_bytes(sources, ranges))
+        budget.look(read_bytes(sources, ranges))
         values = read_block(sources, ranges, travelled, finite)
         blocks[start, stop] = (
             RowBlock(start, values)
@@ -554,7 +553,7 @@ def tree_of(
         told = " and ".join(f"{start} to {stop - 1}" for start, stop in dict.fromkeys(spans))
         leaves.append(Leaf(spans, amount, f"{prefix}-{unit} {told}"))
     return Tree(
-        Work(run, reduction.combine, budget=budget),
+        Work(run, budget, reduction.combine),
         leaves,
         plan.fan_in,
         plan.bytes_to_driver,
@@ -605,7 +604,7 @@ def _travelling(
 
 
 def _cut_chunks(
-    sources: Sequence[Source], plan: PassPlan, bounds: Sequence[int], budget: Budget | None
+    sources: Sequence[Source], plan: PassPlan, bounds: Sequence[int], budget: Budget
 ) -> Iterator[list[list[Any]]]:
     """Delayed pieces of sources of one array between bounds, from chunks that are read once."""
     first, alone = sources[0], len(sources) == 1
@@ -627,8 +626,8 @@ def _cut_chunks(
         ]
 
 
-def _read_chunks(source: Source, budget: Budget | None, start: int, stop: int) -> NDArray[Any]:
-    check_process_memory(budget, read_bytes([source], [(start, stop)]))
+def _read_chunks(source: Source, budget: Budget, start: int, stop: int) -> NDArray[Any]:
+    budget.look(read_bytes([source], [(start, stop)]))
     return source.read(start, stop)
 
 
@@ -664,7 +663,7 @@ def take_rows(
     with explained_failures(checkpoint):
         for at in stored:
             # Refused before it is read, where it would take more than the budget.
-            check_process_memory(runtime.budget, sources[at[0]].take_bytes)
+            runtime.budget.look(sources[at[0]].take_bytes)
             same, wanted = [sources[m] for m in at], [rows[m] for m in at]
             tasks = _take_tasks(same, wanted, runtime)
             pieces = computed(tasks, runtime) or [take_block(same, wanted)]

@@ -50,7 +50,7 @@ from dhsic.engine.passes import (
     row_bytes,
 )
 from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, end_if_planned, plan_pass
-from dhsic.engine.runtime import Runtime, check_process_memory, explained_failures
+from dhsic.engine.runtime import Runtime, explained_failures
 from dhsic.errors import DataError, DhsicError
 from dhsic.results import PassSummary, StoredArraySummary
 
@@ -265,8 +265,8 @@ class Session:
         MemoryBudgetError
             This process takes more memory than it was allowed.
         """
-        if not self.runtime.make_room():
-            check_process_memory(self.runtime.budget)
+        self.runtime.make_room()
+        self.runtime.budget.look()
         if self._done.pilot is not None:
             self._done.pilot.step(name)
         self.listener(StepStarted(name))
@@ -475,7 +475,7 @@ class Session:
             pilot.add(name, whole / pilot.threads, whole, sum(made))
             return [made[len(numbers)] for numbers in ranges]
         runtime = self.runtime
-        work = Work(function, budget=runtime.budget)
+        work = Work(function, runtime.budget)
         tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
         started = PassStarted(name, len(ranges), count, unit)
         return tree.run(started, runtime, self.listener, checkpoint, (function, count))[0]
