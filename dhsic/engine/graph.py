@@ -67,9 +67,6 @@ _MOST_SHARDS = 128
 _ALONE = 0.05
 _PIECE = 4 * 2**20
 _TRAVELS_LIGHT = 2**20  # bytes of a partial result, which may come from any worker
-_TASK_BYTES = 32 * 2**20
-_CHUNK_BYTES = 2**20  # opening a chunk takes about as long as decoding so many bytes
-_FEW = 0.25
 _TASKS_OF_A_THREAD = 2
 
 
@@ -401,7 +398,7 @@ class Tree:
         self, started: PassStarted, runtime: Runtime, listener: Listener, tell: Tell
     ) -> list[Partial[Any]]:
         shards = self.work.shards
-        # Until nothing is broken: every turn removes at least one broken shard.
+        # Until nothing is broken: every turn removes a broken shard.
         while True:
             there = frozenset[int]() if shards is None else shards.present()
             kept = [leaf for number in there for leaf in self.shards[number]]
@@ -411,11 +408,7 @@ class Tree:
                 return compute(*self._tasks(there, runtime), runtime, tell)
             except MissingShardError as missing:
                 assert shards is not None
-                # All that are broken are found at once, or each would end the pass once more.
-                look = as_task(shards.fault)
-                looks = [look(number) for number in sorted(there - {missing.number})]
-                for broken in filter(None, [missing, *computed(looks, runtime)]):
-                    shards.drop(broken)
+                shards.drop(missing)
 
     def _tasks(
         self, there: frozenset[int], runtime: Runtime
@@ -607,16 +600,15 @@ def _cut_chunks(
     sources: Sequence[Source], plan: PassPlan, bounds: Sequence[int], budget: Budget
 ) -> Iterator[list[list[Any]]]:
     """Delayed pieces of sources of one array between bounds, from chunks that are read once."""
-    first, alone = sources[0], len(sources) == 1
-    # Of several variables the whole array is read, and each is cut from its rows.
-    whole = first.whole if is_cut(first) and not alone else first
+    # The whole array is read, and every variable is cut from its rows.
+    whole = sources[0].whole if is_cut(sources[0]) else sources[0]
     n, step = plan.n, cut_rows(whole, plan)
     read = as_task(partial(_read_chunks, whole, budget))
     # A chunk is read once, from that of the first row on, and forgotten when its pieces are cut.
     touched = range(bounds[0] // step * step, bounds[-1], step)
     chunks = {at: read(at, min(at + step, n)) for at in touched}
     for source in sources:
-        cut = as_task(partial(_cut_chunk, None if alone else source))
+        cut = as_task(partial(_cut_chunk, source))
         yield [
             [
                 cut(chunks[at], max(start - at, 0), min(stop - at, step))
@@ -632,9 +624,9 @@ def _read_chunks(source: Source, budget: Budget, start: int, stop: int) -> NDArr
 
 
 def _cut_chunk(source: Any, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
-    """Rows of a chunk, or those of one of several variables: a copy, to forget the chunk."""
+    """Rows of a chunk, of a variable that is cut from it: a copy, to forget the chunk."""
     rows = chunk[start:stop]
-    return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()
+    return (source.cut(rows) if is_cut(source) else rows).copy()
 
 
 def edges(ranges: Sequence[Ranges], n: int) -> list[int]:
@@ -654,7 +646,7 @@ def take_rows(
     """Rows by number, one increasing array of numbers a source.
 
     A few rows of large data lie in as many stored chunks, each of which is read whole: on a
-    cluster every worker reads some of them, unless all are quickly read here.
+    cluster every worker reads some of them.
     """
     groups = together(sources)
     graphs = [m for m, *_ in groups if sources[m].place == "graph"]
@@ -674,21 +666,14 @@ def take_rows(
 
 
 def _take_tasks(sources: Sequence[Source], rows: Sequence[Indices], runtime: Runtime) -> list[Any]:
-    """Tasks that take parts of the rows of sources of one array, where it is worth while.
-
-    Rows that are a large part of what is read would travel to the driver in vain.
-    """
+    """Tasks that take parts of the rows of sources of one stored array, where there is a client."""
     first = sources[0]
     if runtime.client is None or first.place != "storage" or first.chunk_rows is None:
         return []
-    step, wanted = first.chunk_rows, max(map(len, rows))
+    step = first.chunk_rows
     # Chunks that hold none of the rows are not opened.
     chunks = np.unique(np.concatenate(rows) // step)
-    # Opening costs as well, so that many small chunks are shared out, too.
-    work = len(chunks) * (step * first.row_bytes + _CHUNK_BYTES)
-    count = min(len(chunks), _TASKS_OF_A_THREAD * runtime.threads, work // _TASK_BYTES)
-    if count < 2 or wanted > _FEW * len(chunks) * step:
-        return []
+    count = min(len(chunks), _TASKS_OF_A_THREAD * runtime.threads)
     # Pickled here with its arrays inside, see `unpacked`.
     take, reader = as_task(_rows_of_chunks), pickled(tuple(sources))
     by_chunk = [
