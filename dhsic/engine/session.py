@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,6 @@ from dhsic.engine.passes import (
     BlockwisePass,
     Footprint,
     Gaps,
-    Moves,
     NonFiniteError,
     Pass,
     RowBlock,
@@ -62,6 +61,9 @@ _SAMPLED_ROWS = 8
 State = TypeVar("State")
 Value = TypeVar("Value")
 Keys = NDArray[np.uint64]
+AnyMoves: TypeAlias = Any
+"""Which rows may change places, see `dhsic.statistics.orbit`, which stands above the engine."""
+
 _DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 
 
@@ -111,7 +113,7 @@ class Session:
         Advice on dropping such rows, for the end of a message.
     gaps : tuple of Gaps, optional
         The missing values of every variable, if rows with gaps are kept.
-    moves : Moves, optional
+    moves : AnyMoves, optional
         Which rows may be permuted under the null hypothesis. The default is all.
     weights : RowWeights, optional
         Weights of the rows. The default is equal weights.
@@ -135,7 +137,7 @@ class Session:
     dropped: int = 0
     remedy: str = ""
     gaps: tuple[Gaps, ...] = ()
-    moves: Moves | None = None
+    moves: AnyMoves = None
     weights: RowWeights | None = None
     deletion: Deletion | None = None
     _done: _Done = field(default_factory=_Done)
