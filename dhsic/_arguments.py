@@ -33,7 +33,7 @@ from dhsic._version import __version__
 from dhsic.engine.events import ignore
 from dhsic.engine.passes import Source, ValueKind, kinds_of, labels_of
 from dhsic.engine.plan import Plan
-from dhsic.engine.runtime import Budget, Runtime, current_client, graphs_on
+from dhsic.engine.runtime import Runtime, current_client, graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
@@ -281,7 +281,7 @@ class RunOptions:
         memory = parse_bytes(self.memory)
         runtime = Runtime.of(client, self.threads, memory)
         seconds = None if self.time is None else parse_seconds(self.time)
-        runtime = replace(runtime, seconds=seconds, budget=Budget(runtime.memory))
+        runtime = replace(runtime, seconds=seconds)
         return Session(
             tuple(sources),
             runtime,

@@ -21,7 +21,7 @@ from dhsic._arguments import (
     tested_fields,
 )
 from dhsic._validation import check_choice, name_methods, shown
-from dhsic.engine.passes import Moves, Source, ValueKind, kinds_of, labels_of, read_whole
+from dhsic.engine.passes import Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
@@ -57,7 +57,7 @@ from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.base import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
 from dhsic.statistics.jackknife import Parts
-from dhsic.statistics.orbit import RowSets, coded, moves_of, read_labels
+from dhsic.statistics.orbit import Moves, RowSets, coded, moves_of, read_labels
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,6 @@ from dhsic.engine.runtime import (
     Budget,
     Runtime,
     as_they_finish,
-    check_process_memory,
     explained_failures,
     fetched,
     on_threads,
@@ -69,9 +68,6 @@ _MOST_SHARDS = 128
 _ALONE = 0.05
 _PIECE = 4 * 2**20
 _TRAVELS_LIGHT = 2**20  # bytes of a partial result, which may come from any worker
-_TASK_BYTES = 32 * 2**20
-_CHUNK_BYTES = 2**20  # opening a chunk takes about as long as decoding so many bytes
-_FEW = 0.25
 _TASKS_OF_A_THREAD = 2
 
 
@@ -292,9 +288,9 @@ class Work(NamedTuple):
 
     run: Any
     """Called with what a leaf is at, and with the blocks that travel to it."""
+    budget: Budget
     combine: Callable[[Any, Any], Any] = add
     shards: Shards | None = None
-    budget: Budget | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return unpacked, (Work, pickled(tuple(self)))
@@ -402,7 +398,7 @@ class Tree:
         self, started: PassStarted, runtime: Runtime, listener: Listener, tell: Tell
     ) -> list[Partial[Any]]:
         shards = self.work.shards
-        # Until nothing is broken: every turn removes at least one broken shard.
+        # Until nothing is broken: every turn removes a broken shard.
         while True:
             there = frozenset[int]() if shards is None else shards.present()
             kept = [leaf for number in there for leaf in self.shards[number]]
@@ -412,11 +408,7 @@ class Tree:
                 return compute(*self._tasks(there, runtime), runtime, tell)
             except MissingShardError as missing:
                 assert shards is not None
-                # All that are broken are found at once, or each would end the pass once more.
-                look = as_task(shards.fault)
-                looks = [look(number) for number in sorted(there - {missing.number})]
-                for broken in filter(None, [missing, *computed(looks, runtime)]):
-                    shards.drop(broken)
+                shards.drop(missing)
 
     def _tasks(
         self, there: frozenset[int], runtime: Runtime
@@ -481,16 +473,16 @@ def run_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Partial[Any]:
     # A worker that sees another folder would write where nobody looks.
     if work.shards is not None:
         work.shards.check()
-    check_process_memory(work.budget)
+    work.budget.look()
     began = time.perf_counter()
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
         state = work.run(at, *parts)
-    check_process_memory(work.budget)
+    work.budget.look()
     return Partial(state, time.perf_counter() - began)
 
 
 def _combine(work: Work, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
-    check_process_memory(work.budget)
+    work.budget.look()
     for other in others:
         state = work.combine(first.state, other.state)
         first = Partial(state, first.seconds + other.seconds)
@@ -504,7 +496,7 @@ def _reduce_blocks(
     reduction: Pass[State],
     sources: tuple[Source | None, ...],
     finite: tuple[bool, ...],
-    budget: Budget | None,
+    budget: Budget,
     spans: Spans,
     *parts: NDArray[Any],
 ) -> State:
@@ -521,7 +513,7 @@ def _reduce_blocks(
         if groups is not None:
             ranges, places = groups.arrange(start, stop)
         # Before the read, so that the error comes instead of the kill of the worker.
-        check_process_memory(budget, read_bytes(sources, ranges))
+        budget.look(read_bytes(sources, ranges))
         values = read_block(sources, ranges, travelled, finite)
         blocks[start, stop] = (
             RowBlock(start, values)
@@ -554,7 +546,7 @@ def tree_of(
         told = " and ".join(f"{start} to {stop - 1}" for start, stop in dict.fromkeys(spans))
         leaves.append(Leaf(spans, amount, f"{prefix}-{unit} {told}"))
     return Tree(
-        Work(run, reduction.combine, budget=budget),
+        Work(run, budget, reduction.combine),
         leaves,
         plan.fan_in,
         plan.bytes_to_driver,
@@ -605,19 +597,18 @@ def _travelling(
 
 
 def _cut_chunks(
-    sources: Sequence[Source], plan: PassPlan, bounds: Sequence[int], budget: Budget | None
+    sources: Sequence[Source], plan: PassPlan, bounds: Sequence[int], budget: Budget
 ) -> Iterator[list[list[Any]]]:
     """Delayed pieces of sources of one array between bounds, from chunks that are read once."""
-    first, alone = sources[0], len(sources) == 1
-    # Of several variables the whole array is read, and each is cut from its rows.
-    whole = first.whole if is_cut(first) and not alone else first
+    # The whole array is read, and every variable is cut from its rows.
+    whole = sources[0].whole if is_cut(sources[0]) else sources[0]
     n, step = plan.n, cut_rows(whole, plan)
     read = as_task(partial(_read_chunks, whole, budget))
     # A chunk is read once, from that of the first row on, and forgotten when its pieces are cut.
     touched = range(bounds[0] // step * step, bounds[-1], step)
     chunks = {at: read(at, min(at + step, n)) for at in touched}
     for source in sources:
-        cut = as_task(partial(_cut_chunk, None if alone else source))
+        cut = as_task(partial(_cut_chunk, source))
         yield [
             [
                 cut(chunks[at], max(start - at, 0), min(stop - at, step))
@@ -627,15 +618,15 @@ def _cut_chunks(
         ]
 
 
-def _read_chunks(source: Source, budget: Budget | None, start: int, stop: int) -> NDArray[Any]:
-    check_process_memory(budget, read_bytes([source], [(start, stop)]))
+def _read_chunks(source: Source, budget: Budget, start: int, stop: int) -> NDArray[Any]:
+    budget.look(read_bytes([source], [(start, stop)]))
     return source.read(start, stop)
 
 
 def _cut_chunk(source: Any, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
-    """Rows of a chunk, or those of one of several variables: a copy, to forget the chunk."""
+    """Rows of a chunk, of a variable that is cut from it: a copy, to forget the chunk."""
     rows = chunk[start:stop]
-    return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()
+    return (source.cut(rows) if is_cut(source) else rows).copy()
 
 
 def edges(ranges: Sequence[Ranges], n: int) -> list[int]:
@@ -655,7 +646,7 @@ def take_rows(
     """Rows by number, one increasing array of numbers a source.
 
     A few rows of large data lie in as many stored chunks, each of which is read whole: on a
-    cluster every worker reads some of them, unless all are quickly read here.
+    cluster every worker reads some of them.
     """
     groups = together(sources)
     graphs = [m for m, *_ in groups if sources[m].place == "graph"]
@@ -664,7 +655,7 @@ def take_rows(
     with explained_failures(checkpoint):
         for at in stored:
             # Refused before it is read, where it would take more than the budget.
-            check_process_memory(runtime.budget, sources[at[0]].take_bytes)
+            runtime.budget.look(sources[at[0]].take_bytes)
             same, wanted = [sources[m] for m in at], [rows[m] for m in at]
             tasks = _take_tasks(same, wanted, runtime)
             pieces = computed(tasks, runtime) or [take_block(same, wanted)]
@@ -675,21 +666,14 @@ def take_rows(
 
 
 def _take_tasks(sources: Sequence[Source], rows: Sequence[Indices], runtime: Runtime) -> list[Any]:
-    """Tasks that take parts of the rows of sources of one array, where it is worth while.
-
-    Rows that are a large part of what is read would travel to the driver in vain.
-    """
+    """Tasks that take parts of the rows of sources of one stored array, where there is a client."""
     first = sources[0]
     if runtime.client is None or first.place != "storage" or first.chunk_rows is None:
         return []
-    step, wanted = first.chunk_rows, max(map(len, rows))
+    step = first.chunk_rows
     # Chunks that hold none of the rows are not opened.
     chunks = np.unique(np.concatenate(rows) // step)
-    # Opening costs as well, so that many small chunks are shared out, too.
-    work = len(chunks) * (step * first.row_bytes + _CHUNK_BYTES)
-    count = min(len(chunks), _TASKS_OF_A_THREAD * runtime.threads, work // _TASK_BYTES)
-    if count < 2 or wanted > _FEW * len(chunks) * step:
-        return []
+    count = min(len(chunks), _TASKS_OF_A_THREAD * runtime.threads)
     # Pickled here with its arrays inside, see `unpacked`.
     take, reader = as_task(_rows_of_chunks), pickled(tuple(sources))
     by_chunk = [

@@ -242,46 +242,23 @@ class RowGroups(ABC):
         ends = self.runs((first, last))
         return tuple((int(a), int(b)) for a, b in zip(*ends[:, 0], strict=True) if a < b)
 
-    def arrange(self, first: int, last: int) -> Arrangement:
-        """Where the rows of the groups first..last-1 are."""
+    def arrange(self, first: int, last: int) -> tuple[Ranges, Indices]:
+        """Where the rows of the groups first..last-1 are.
+
+        Returns
+        -------
+        ranges : tuple of (int, int)
+            The rows to read, one range after another.
+        places : ndarray of int
+            Numbers among the rows read: those of every group in their order, then the left-over
+            ones.
+        """
         ranges, rows = self.ranges(first, last), self.members(first, last)
         starts, stops = np.array(ranges).T
         shifts = np.cumsum(stops - starts) - stops
         order = np.argsort(starts)
         ranges_of_rows = order[np.searchsorted(starts[order], rows, side="right") - 1]
-        return Arrangement(ranges, rows + shifts[ranges_of_rows])
-
-
-class Arrangement(NamedTuple):
-    """Where the rows of a run of groups are."""
-
-    ranges: Ranges
-    """The rows to read, one range after another."""
-    places: Indices
-    """Numbers among the rows read: those of every group in their order, then the left-over ones."""
-
-
-class Moves(Protocol):
-    """Which rows may change places under the null hypothesis."""
-
-    @property
-    def serial(self) -> bool:
-        """Whether rows are shifted in time alone."""
-
-    @property
-    def movable(self) -> float:
-        """The share of the rows that can change places."""
-
-    @property
-    def what(self) -> str:
-        """The things that move, in words."""
-
-    @property
-    def assumption(self) -> str:
-        """The assumption that makes that exact, in words."""
-
-    def groups(self, most: int) -> RowGroups:
-        """Groups of about so many rows, or things, that change places."""
+        return ranges, rows + shifts[ranges_of_rows]
 
 
 # --- states of blocks of rows apart
@@ -739,9 +716,7 @@ def read_block(
     # In the task that has read them: a pass of its own would read all data twice.
     checked = (block for block, refused in zip(values, finite, strict=True) if refused)
     if not all(np.isfinite(block).all() for block in checked):
-        told = [f"{start} to {stop - 1}" for start, stop in sorted(ranges)]
-        more = ", ..." if len(told) > 4 else ""
-        msg = f"NaN or infinity in rows {', '.join(told[:4])}{more}: drop or fill such rows"
+        msg = f"NaN or infinity in row {ranges[0][0]} or a later one: drop or fill such rows"
         raise NonFiniteError(msg)
     for number, (source, block) in enumerate(zip(sources, values, strict=True), 1):
         if not is_exact(block):

@@ -20,13 +20,13 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-from weakref import WeakValueDictionary
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 from dhsic._validation import check_integer
 from dhsic.engine.checkpoint import Checkpoint
@@ -34,10 +34,11 @@ from dhsic.engine.units import format_bytes
 from dhsic.errors import DhsicError, InvalidArgumentError, MemoryBudgetError
 from dhsic.results import TRANSIENT
 
+Value = TypeVar("Value")
+
 LIBRARIES = 250 * 2**20
 _AT_WORK = 16 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
 _RECENT_SECONDS = 60.0
-_COLLECTED_EVERY = 20  # times as long as a collection of cycles takes, a twentieth of the time
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # mallopt(3) of glibc
 
 _START_SECONDS = 60.0
@@ -45,7 +46,6 @@ _REPLY_TIMEOUT_SECONDS = 10.0
 STALL_TIMEOUT = "dhsic.stall-timeout"
 """Seconds that a cluster may be without a worker that can work, in the configuration of Dask."""
 _STALL_SECONDS = 60.0
-_POLL_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Runtime:
     seconds : float, optional
         How long a test may take, as predicted, where it leaves a choice.
     budget : Budget, optional
-        Budget of the run, at which its processes look; where not given, they do not.
+        Budget of the run, at which its processes look; where not given, it has no limit.
     baseline : int, optional
         Bytes of a process with its libraries as a run has planned them; where not given, as they
         are now.
@@ -79,25 +79,22 @@ class Runtime:
     client: Any = None
     most_threads: int | None = None
     seconds: float | None = None
-    budget: Budget | None = field(default=None, compare=False, metadata=TRANSIENT)
+    budget: Budget = field(
+        default_factory=lambda: Budget(sys.maxsize), compare=False, metadata=TRANSIENT
+    )
     baseline: int | None = field(default=None, compare=False, metadata=TRANSIENT)
 
-    def make_room(self) -> bool:
-        """Have this process give back freed memory where the largest step would need it.
-
-        Returns whether it fits then, and false where that is not known.
-        """
-        if self.budget is None or self.budget.planned is None or self.client is not None:
-            return False
-        return self.budget.make_room(self.budget.planned - self.libraries_bytes)
+    def make_room(self) -> None:
+        """Have this process give back freed memory where the largest step would need it."""
+        if self.budget.planned is not None and self.client is None:
+            self.budget.make_room(self.budget.planned - self.libraries_bytes)
 
     def planned(self, peak: int, baseline: int) -> Runtime:
         """The same for a run that has so many bytes in its plan, of which some are the libraries'.
 
         Passes are then cut as planned: memory that the allocator keeps would make them smaller.
         """
-        budget = None if self.budget is None else replace(self.budget, planned=peak)
-        return replace(self, budget=budget, baseline=baseline)
+        return replace(self, budget=replace(self.budget, planned=peak), baseline=baseline)
 
     @property
     def libraries_bytes(self) -> int:
@@ -126,7 +123,8 @@ class Runtime:
                 from dask.system import CPU_COUNT  # slow to import
 
                 threads = CPU_COUNT
-            return cls(check_integer("threads", threads, minimum=1), memory)
+            threads = check_integer("threads", threads, minimum=1)
+            return cls(threads, memory, budget=Budget(memory))
         check_client(client, threads)
         try:
             counts = threads_of_workers(client)
@@ -144,7 +142,8 @@ class Runtime:
                 "s: start some, or leave the client out to run on threads"
             )
             raise InvalidArgumentError(msg)
-        return cls(sum(counts.values()), memory, len(counts), client, max(counts.values()))
+        most, budget = max(counts.values()), Budget(memory)
+        return cls(sum(counts.values()), memory, len(counts), client, most, budget=budget)
 
 
 def check_client(client: Any, threads: int | None) -> None:
@@ -227,8 +226,6 @@ def on_threads(threads: int) -> dict[str, Any]:
 
 # --- memory of this process
 
-_collected = {"took": 0.0, "ended": 0.0}
-"""Seconds that the last collection of cycles of this process took, and when it was done."""
 _seen: dict[str, _SeenRun] = {}
 _lock = threading.Lock()
 
@@ -242,11 +239,11 @@ class _SeenRun:
     """Bytes of the process when it first looked."""
     last: float = 0.0
     """When it looked last."""
-    held: WeakValueDictionary[int, Budget] = field(default_factory=WeakValueDictionary)
+    held: WeakSet[Budget] = field(default_factory=WeakSet)
     """Its budgets that looked, none where it has ended; a task may have a copy of its own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Budget:
     """Memory that every process of a run may take; travels to the workers.
 
@@ -281,7 +278,7 @@ class Budget:
             It takes, or would take, more than is allowed, and so it does when all that can be
             given back is.
         """
-        if self.make_room(more, seldom=False):
+        if self.make_room(more):
             return
         planned = self.planned
         words = "" if planned is None else f" where {format_bytes(planned)} were planned,"
@@ -294,61 +291,43 @@ class Budget:
         )
         raise MemoryBudgetError(msg)
 
-    def make_room(self, more: int, *, seldom: bool = True) -> bool:
+    def make_room(self, more: int) -> bool:
         """Give back freed memory, and what nobody holds, where so much more needs it.
 
         What the allocator keeps of freed memory counts as resident, and so do cycles of objects
         that nobody holds.
 
-        Parameters
-        ----------
-        more : int
-            Bytes that may come next.
-        seldom : bool, optional
-            Look for cycles only where that was not done lately: in a process of many objects, as of
-            notebooks, it takes tenths of a second, and every step of a run may need room.
-
         Returns
         -------
         bool
-            Whether they fit.
+            Whether it fits.
         """
         if self._excess(more) <= 0:
             return True
         ask_allocator("malloc_trim", 0)
-        if self._excess(more) <= 0:
-            return True
-        began = time.monotonic()
-        if not seldom or began - _collected["ended"] >= _COLLECTED_EVERY * _collected["took"]:
+        # A search for cycles takes tenths of a second in a process of many objects.
+        if self._excess(more) > 0:
             gc.collect()
             ask_allocator("malloc_trim", 0)
-            _collected["ended"] = time.monotonic()
-            _collected["took"] = _collected["ended"] - began
         return self._excess(more) <= 0
 
     def _excess(self, more: int) -> int:
         now, resident = time.monotonic(), own_bytes()
         with _lock:
-            if (mine := _seen.get(self.run)) is None:
-                mine = _seen[self.run] = _SeenRun(self.allowed, resident)
-            mine.last, mine.held[id(self)] = now, self
-            # Runs that looked lately share this process, and may take what they were allowed.
-            others = [one for one in _seen.values() if now - one.last < _RECENT_SECONDS]
+            mine = _seen.setdefault(self.run, _SeenRun(self.allowed, resident))
+            mine.last = now
+            mine.held.add(self)
             for ended in [run for run, one in _seen.items() if not one.held]:
                 del _seen[ended]
-            allowed = sum(one.allowed for one in others if one.held)
+            # Runs that looked lately share this process, and may take what they were allowed.
+            recent = (one for one in _seen.values() if now - one.last < _RECENT_SECONDS)
+            allowed = sum(one.allowed for one in recent)
         return _used(mine, resident) + more - allowed
 
 
 def _used(seen: _SeenRun, resident: int) -> int:
     """Bytes of a run of so many of this process."""
     return min(seen.first, LIBRARIES) + resident - seen.first
-
-
-def check_process_memory(budget: Budget | None, more: int = 0) -> None:
-    """Compare the memory of this process with a budget, as `Budget.look`, where there is one."""
-    if budget is not None:
-        budget.look(more)
 
 
 def own_bytes() -> int:
@@ -359,13 +338,8 @@ def own_bytes() -> int:
 
 def resident_bytes() -> tuple[int, int]:
     """Resident bytes of this process, and those of them that are pages of files, where known."""
-    with suppress(OSError):
-        # In half the time of `open`.
-        file = os.open("/proc/self/statm", os.O_RDONLY)
-        try:
-            _, resident, of_files, *_ = map(int, os.read(file, 4096).split())
-        finally:
-            os.close(file)
+    with suppress(OSError), open("/proc/self/statm") as file:
+        _, resident, of_files, *_ = map(int, file.read().split())
         page = os.sysconf("SC_PAGE_SIZE")
         return resident * page, of_files * page
     import psutil
@@ -453,60 +427,59 @@ class StalledError(Exception):
     """A cluster has been able to do nothing for some time: its state, and a way out."""
 
 
-class _Watch:
-    """Knows for how long no worker of a client could work, by the answers of its scheduler."""
+def _answered(client: Any, question: Callable[[], Any]) -> Any:
+    """An answer of the scheduler; a `StalledError` where none comes."""
+    patience = _patience()
+    try:
+        return client.sync(question, callback_timeout=patience)
+    except TimeoutError as error:
+        msg = (
+            f"the scheduler has not answered for {patience:g} s: see whether it runs, and has a "
+            "processor to run on"
+        )
+        raise StalledError(msg) from error
 
-    def __init__(self, client: Any) -> None:
-        import dask
 
-        self._client = client
-        self._beats: dict[str, float] = {}
-        self.patience = float(dask.config.get(STALL_TIMEOUT, _STALL_SECONDS))
-        self.progress()
+def _patience() -> float:
+    import dask  # slow to import
 
-    def progress(self) -> None:
-        """Tasks were done, so that the cluster works."""
-        self._alive = self._looked = time.monotonic()
+    return float(dask.config.get(STALL_TIMEOUT, _STALL_SECONDS))
 
-    def ask(self, question: Callable[[], Any]) -> Any:
-        """An answer of the scheduler; a `StalledError` where none comes."""
-        try:
-            return self._client.sync(question, callback_timeout=self.patience)
-        except TimeoutError as error:
-            msg = (
-                f"the scheduler has not answered for {self.patience:g} s: see whether it runs, and "
-                "has a processor to run on"
-            )
-            raise StalledError(msg) from error
 
-    def look(self) -> None:
-        """Ask for the workers when it is time to, and give up where none could work for long."""
-        if time.monotonic() - self._looked < self.patience / 4:
-            return
-        workers = self.ask(self._client.scheduler.identity)["workers"]
-        self._looked = time.monotonic()
-        before, self._beats = self._beats, {at: one["last_seen"] for at, one in workers.items()}
-        # A heartbeat that is the same as at the last look was sent before it.
-        heard = (one for at, one in workers.items() if one["last_seen"] != before.get(at))
-        if any(one["status"] == "running" or _is_busy(one) for one in heard):
-            self._alive = self._looked
-        elif self._looked - self._alive > self.patience:
-            raise StalledError(self._stalled(workers.values()))
+def _waited(client: Any, coroutine: Coroutine[Any, Any, Value]) -> Value:
+    """The result of a coroutine of a client, waited for as long as any worker can work.
 
-    def _stalled(self, workers: Collection[Mapping[str, Any]]) -> str:
-        """The state that workers are in, and a way out, in words."""
-        seconds, named = f"{self.patience:g} s", f"all {len(workers)} workers"
-        if not workers:
-            # Whoever asked for processes has nothing to start: their cluster brings them back.
-            ours = getattr(self._client, "cluster", None) is not None
-            remedy = "find out what ends them, such as a lack of memory" if ours else "start some"
-            return f"the cluster has had no workers for {seconds}: {remedy}"
-        if any(worker["status"] == "paused" for worker in workers):
-            return (
-                f"{named} have been paused or silent for {seconds}, since their memory is full: "
-                "free what they hold or give them more memory"
-            )
-        return f"nothing has been heard of {named} for {seconds}: see whether they run"
+    Raises
+    ------
+    StalledError
+        No worker could for some time, by the answers of the scheduler; or it does not answer.
+    """
+    import asyncio  # a tenth of a second, which a start of Python does not wait for
+    from concurrent.futures import wait
+
+    patience, alive, beats = _patience(), time.monotonic(), dict[str, float]()
+    answer = asyncio.run_coroutine_threadsafe(coroutine, client.loop.asyncio_loop)
+    try:
+        while not wait([answer], timeout=patience / 4).done:
+            workers = _answered(client, client.scheduler.identity)["workers"]
+            now, before = time.monotonic(), beats
+            beats = {at: one["last_seen"] for at, one in workers.items()}
+            # A heartbeat that is the same as at the last look was sent before it.
+            heard = (one for at, one in workers.items() if one["last_seen"] != before.get(at))
+            if any(one["status"] == "running" or _is_busy(one) for one in heard):
+                alive = now
+            elif now - alive > patience:
+                paused = [one["status"] for one in workers.values()].count("paused")
+                msg = (
+                    f"no worker can work, for {patience:g} s: of {len(workers)} workers {paused} "
+                    f"are paused, since their memory is full, and {len(workers) - paused} silent: "
+                    "start workers where there are none, see whether they run, and give them more "
+                    "memory where it is full"
+                )
+                raise StalledError(msg)
+        return answer.result()
+    finally:
+        answer.cancel()
 
 
 def _is_busy(worker: Mapping[str, Any]) -> bool:
@@ -522,7 +495,7 @@ def threads_of_workers(client: Any) -> dict[str, int]:
         The scheduler does not answer.
     """
     with aside():
-        return dict(_Watch(client).ask(client.scheduler.ncores))
+        return dict(_answered(client, client.scheduler.ncores))
 
 
 def fetched(futures: Sequence[Any], client: Any) -> list[Any]:
@@ -533,21 +506,12 @@ def fetched(futures: Sequence[Any], client: Any) -> list[Any]:
     StalledError
         The cluster can do nothing, and has not been able to for some time.
     """
-    import asyncio  # a tenth of a second, which a start of Python does not wait for
-    from concurrent.futures import wait
 
     async def gathered() -> Any:
         return await client.gather(list(futures), asynchronous=True)
 
-    watch = _Watch(client)
     with aside():
-        answer = asyncio.run_coroutine_threadsafe(gathered(), client.loop.asyncio_loop)
-        try:
-            while not wait([answer], timeout=watch.patience / 4).done:
-                watch.look()
-            return list(answer.result())
-        finally:
-            answer.cancel()
+        return list(_waited(client, gathered()))
 
 
 def as_they_finish(futures: Sequence[Any], client: Any) -> Iterator[Any]:
@@ -560,17 +524,16 @@ def as_they_finish(futures: Sequence[Any], client: Any) -> Iterator[Any]:
     """
     from distributed import as_completed
 
-    left, completed, watch = len(futures), as_completed(futures, loop=client.loop), _Watch(client)
+    left, completed = len(futures), as_completed(futures, loop=client.loop)
+
+    async def finished() -> list[Any]:
+        return [await anext(completed), *completed.next_batch(block=False)]
+
     with aside():
         while left:
-            batch = completed.next_batch(block=False)
+            batch = _waited(client, finished())
             yield from batch
             left -= len(batch)
-            if batch:
-                watch.progress()
-            else:
-                watch.look()
-                time.sleep(_POLL_SECONDS)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,6 @@ from dhsic.engine.passes import (
     BlockwisePass,
     Footprint,
     Gaps,
-    Moves,
     NonFiniteError,
     Pass,
     RowBlock,
@@ -50,21 +49,21 @@ from dhsic.engine.passes import (
     row_bytes,
 )
 from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, end_if_planned, plan_pass
-from dhsic.engine.runtime import Runtime, check_process_memory, explained_failures
+from dhsic.engine.runtime import Runtime, explained_failures
 from dhsic.errors import DataError, DhsicError
 from dhsic.results import PassSummary, StoredArraySummary
 
 _KEPT_ROWS = 16
 _MAP_RANGES = 32
-_MOST_PARTS = 128  # that a checkpoint keeps of an array
 _RANGES_SHOWN = 4
-_SAMPLED_ROWS = 66
-_SAMPLED_CHUNKS = 4
-_FEWEST_ROWS = 32_768
+_SAMPLED_ROWS = 8
 
 State = TypeVar("State")
 Value = TypeVar("Value")
 Keys = NDArray[np.uint64]
+AnyMoves: TypeAlias = Any
+"""Which rows may change places, see `dhsic.statistics.orbit`, which stands above the engine."""
+
 _DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 
 
@@ -114,7 +113,7 @@ class Session:
         Advice on dropping such rows, for the end of a message.
     gaps : tuple of Gaps, optional
         The missing values of every variable, if rows with gaps are kept.
-    moves : Moves, optional
+    moves : AnyMoves, optional
         Which rows may be permuted under the null hypothesis. The default is all.
     weights : RowWeights, optional
         Weights of the rows. The default is equal weights.
@@ -138,7 +137,7 @@ class Session:
     dropped: int = 0
     remedy: str = ""
     gaps: tuple[Gaps, ...] = ()
-    moves: Moves | None = None
+    moves: AnyMoves = None
     weights: RowWeights | None = None
     deletion: Deletion | None = None
     _done: _Done = field(default_factory=_Done)
@@ -268,8 +267,8 @@ class Session:
         MemoryBudgetError
             This process takes more memory than it was allowed.
         """
-        if not self.runtime.make_room():
-            check_process_memory(self.runtime.budget)
+        self.runtime.make_room()
+        self.runtime.budget.look()
         if self._done.pilot is not None:
             self._done.pilot.step(name)
         self.listener(StepStarted(name))
@@ -299,9 +298,9 @@ class Session:
             "precision": self.dtype.name,
             "rows": self.n,
             "variables": data["variables"],
-            # Where both tell of a change, the inventory names the rows.
             "stored": {
-                f"variable {array.name!r}": array.parts for _, array in self._done.inventories or ()
+                f"variable {array.name!r}": array.summary.digest
+                for _, array in self._done.inventories or ()
             },
             "content": data["content"],
         }
@@ -478,7 +477,7 @@ class Session:
             pilot.add(name, whole / pilot.threads, whole, sum(made))
             return [made[len(numbers)] for numbers in ranges]
         runtime = self.runtime
-        work = Work(function, budget=runtime.budget)
+        work = Work(function, runtime.budget)
         tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
         started = PassStarted(name, len(ranges), count, unit)
         return tree.run(started, runtime, self.listener, checkpoint, (function, count))[0]
@@ -797,25 +796,18 @@ class Inventory:
         return sorted([*spans, *self.within])
 
     @property
-    def parts(self) -> dict[str, str]:
-        """Up to 128 runs of rows, and what is stored for each, in a line."""
-        size, spans = self.chunk_rows, _parts_of(len(self.chunks))
-        return {
-            _rows_text(a * size, min(b * size, self.rows)): _in_a_line(self.chunks[a:b])
-            for a, b in spans
-        }
-
-    @property
     def summary(self) -> StoredArraySummary:
         """Its summary in a result."""
         stamps = [stamp for across in self.chunks for stamp in across]
+        # A listing tells size and ETag or time; the bytes themselves are not read.
+        lines = ("-" if stamp is None else f"{stamp.size} {stamp.mark}" for stamp in stamps)
         return StoredArraySummary(
             name=self.name,
             chunks=len(stamps),
             absent=len(self.absent),
-            stored_bytes=_bytes_of_stamps(stamps),
+            stored_bytes=sum(stamp.size for stamp in stamps if stamp is not None),
             checksums=self.checksums,
-            digest=_digest(self.parts.values()),
+            digest=_digest(lines),
         )
 
 
@@ -867,13 +859,11 @@ def check_unchanged(before: Inventories) -> None:
     for stored, first in before:
         # Their stamps are enough: a shard in which something changed has another one.
         now = stored.inventory(within=False)
-        parts = {} if now is None else now.parts  # None where listing was allowed and is not now
-        changed = [rows for rows, line in first.parts.items() if parts.get(rows) != line]
-        if changed:
+        # None where listing was allowed and is not now.
+        if now is None or now.chunks != first.chunks:
             msg = (
-                f"the stored data of variable {first.name!r} changed during the run, in "
-                f"{_several(changed)}, so that its result would be of neither: run again when "
-                "nothing writes to them"
+                f"the stored data of variable {first.name!r} changed during the run, so that its "
+                "result would be of neither: run again when nothing writes to them"
             )
             raise DataError(msg)
 
@@ -882,54 +872,23 @@ def _refuse_absent(inventory: Inventory) -> None:
     # NaN in the place of absent chunks is refused, or dropped, as any missing value.
     if inventory.fill is None or not inventory.absent:
         return
-    ranges = [_rows_text(*ends) for ends in _merged_ranges(inventory.absent)]
-    count = len(inventory.absent)
-    msg = (
-        f"variable {inventory.name!r} lacks {count:,} stored chunk{'s' if count > 1 else ''}, of "
-        f"{_several(ranges)}, which would be read as {inventory.fill}: complete the data, as after "
-        "a writer that was interrupted; or, where the writer left out chunks that hold "
-        f"{inventory.fill} alone, as zarr does by default, allow it by --allow-missing-chunks, in "
-        "Python by dhsic.stored_array(..., allow_missing_chunks=True)"
-    )
-    raise DataError(msg)
-
-
-def _merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges by their starts, with those that touch joined."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in ranges:
+    count, joined = len(inventory.absent), list[tuple[int, int]]()
+    for start, stop in inventory.absent:
+        # Ranges that touch are told as one.
         if joined and start <= joined[-1][1]:
             joined[-1] = joined[-1][0], max(stop, joined[-1][1])
         else:
             joined.append((start, stop))
-    return joined
-
-
-def _parts_of(count: int) -> Iterable[tuple[int, int]]:
-    """Runs of chunks, of which a checkpoint keeps a line each and tells which rows changed."""
-    return pairwise(sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)}))
-
-
-def _rows_text(start: int, stop: int) -> str:
-    return f"rows {start} to {stop - 1}"
-
-
-def _several(listed: Sequence[str]) -> str:
-    shown = ", ".join(listed[:_RANGES_SHOWN])
-    more = len(listed) - _RANGES_SHOWN
-    return f"{shown} and {more:,} more ranges" if more > 0 else shown
-
-
-def _in_a_line(chunks: Sequence[Sequence[Stamp | None]]) -> str:
-    stamps = [stamp for across in chunks for stamp in across]
-    # A listing tells size and ETag or time; the bytes themselves are not read.
-    there = len(stamps) - stamps.count(None)
-    digest = _digest("-" if stamp is None else f"{stamp.size} {stamp.mark}" for stamp in stamps)
-    return f"{there} of {len(stamps)} chunks, {_bytes_of_stamps(stamps)} bytes, {digest[:16]}"
-
-
-def _bytes_of_stamps(stamps: Iterable[Stamp | None]) -> int:
-    return sum(stamp.size for stamp in stamps if stamp is not None)
+    ranges = [f"rows {start} to {stop - 1}" for start, stop in joined[:_RANGES_SHOWN]]
+    more = ", ..." if len(joined) > _RANGES_SHOWN else ""
+    lost = f"{count:,} stored chunk{'s' if count > 1 else ''}, of {', '.join(ranges)}{more}"
+    msg = (
+        f"variable {inventory.name!r} lacks {lost}, which would be read as {inventory.fill}: "
+        "complete the data, as after a writer that was interrupted; or, where the writer left out "
+        f"chunks that hold {inventory.fill} alone, as zarr does by default, allow it by "
+        "--allow-missing-chunks, in Python by dhsic.stored_array(..., allow_missing_chunks=True)"
+    )
+    raise DataError(msg)
 
 
 def _digest(lines: Iterable[str]) -> str:
@@ -937,17 +896,20 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, Any]:
-    """Name, shape, dtype and columns of variables, and their content, as plain values.
+    """Name, shape, dtype and columns of variables, and a digest of their content, as plain values.
 
     The content is that of all rows where they are in memory or computed by a Dask graph, which is
-    computed once for it. For stored rows it is that of the first, the last and some between, of a
-    few chunks: what else changes, an inventory shows.
+    computed once for it. For stored rows it is that of the first, the last and a few between: what
+    else changes, an inventory shows.
     """
-    sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)
+    n = sources[0].shape[0]
+    # Of stored data a sample, since reading all would take as long as the test.
+    some = np.unique(np.linspace(0, n - 1, _SAMPLED_ROWS).astype(np.intp))
+    sampled = take_rows(sources, [some] * len(sources), runtime)
     graphs = (source for source in sources if source.place == "graph")
     with explained_failures(None):
         # All graphs at once, which share what they compute.
-        tasks = [as_task(_sha)(b) for source in graphs for b in source.lazy(_sample_bounds(source))]
+        tasks = [as_task(_sha)(block) for x in graphs for block in x.lazy(_bounds_of_pieces(x))]
         of_graphs = iter(computed(tasks, runtime))
     variables, content = [], {}
     for source, rows in zip(sources, sampled, strict=True):
@@ -962,45 +924,21 @@ def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, A
             "marks": [str(array.marks) for array in getattr(source, "stored", ())],
         }
         variables.append(described)
+        pieces = [_sha(rows)]
         # Read whole where rows are in memory, or computed: a sample could miss a changed value.
-        # Of stored data a sample, since reading all would take as long as the test.
-        told: Any = _sha(rows)
         if source.place != "storage":
-            graph, spans = source.place == "graph", list(pairwise(_sample_bounds(source)))
+            spans = pairwise(_bounds_of_pieces(source))
+            graph = source.place == "graph"
             pieces = [next(of_graphs) if graph else _sha(source.read(*span)) for span in spans]
-            told = {
-                _rows_text(spans[a][0], spans[b - 1][1]): _digest(pieces[a:b])
-                for a, b in _parts_of(len(spans))
-            }
-        content[f"variable {source.name!r}"] = told
+        content[f"variable {source.name!r}"] = _digest(pieces)
     return {"variables": variables, "content": content}
 
 
-def _sample_bounds(source: Source) -> list[int]:
-    """Pieces that are read at a time: 128 of 32,768 rows or more, of 8 MiB at the most."""
-    n = source.shape[0]
-    step = min(max(_FEWEST_ROWS, -(-n // _MOST_PARTS)), max(1, BLOCK_BYTES // source.row_bytes))
+def _bounds_of_pieces(source: Source) -> list[int]:
+    """Pieces that are read at a time, of 8 MiB whatever the chunks."""
+    n, step = source.shape[0], max(1, BLOCK_BYTES // source.row_bytes)
     return [*range(0, n, step), n]
 
 
 def _sha(rows: NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
-
-
-def _sampled(source: Source) -> NDArray[np.intp]:
-    """Rows to look at, increasing."""
-    n, size = source.shape[0], source.chunk_rows
-    if size is None:
-        return _spread_numbers(0, n, _SAMPLED_ROWS)
-    # The first, the last and some chunks between, since each costs a decoding.
-    starts = _spread_numbers(0, -(-n // size), _SAMPLED_CHUNKS) * size
-    rows = [
-        _spread_numbers(start, min(start + size, n), _SAMPLED_ROWS // _SAMPLED_CHUNKS)
-        for start in starts.tolist()
-    ]
-    return np.concatenate(rows)
-
-
-def _spread_numbers(start: int, stop: int, count: int) -> NDArray[np.intp]:
-    """The first, the last and numbers between, at most so many."""
-    return np.unique(np.linspace(start, stop - 1, min(count, stop - start)).astype(np.intp))

@@ -25,7 +25,7 @@ from dhsic._validation import (
     nearest,
     shown,
 )
-from dhsic.engine.passes import Moves, Source
+from dhsic.engine.passes import Source
 from dhsic.engine.plan import Plan, Times
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
@@ -60,7 +60,7 @@ from dhsic.nulls import (
     TimeOrder,
 )
 from dhsic.results import AS_ASKED
-from dhsic.statistics.orbit import keeping_replicates
+from dhsic.statistics.orbit import Moves, keeping_replicates
 
 EstimatorName: TypeAlias = Literal[
     "auto",

@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator, random_keys, random_orders
 from dhsic._validation import shown
-from dhsic.engine.passes import Moves, Pass, RowGroups, Source, read_whole
+from dhsic.engine.passes import Pass, RowGroups, Source, read_whole
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes
@@ -697,6 +697,10 @@ def coded(labels: NDArray[Any]) -> Indices:
     _, firsts = np.unique(code, return_index=True)
     ranks: Indices = np.argsort(np.argsort(firsts))
     return ranks[code]
+
+
+Moves = RowSets | Series
+"""Which rows may change places under the null hypothesis."""
 
 
 def moves_of(

@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 import shutil
 import threading
 from dataclasses import replace
@@ -151,7 +150,7 @@ def test_parts__that_are_broken_are_computed_again_and_said(how, long, tmp_path)
         "0007",
     ]
     assert len(seen.of("BlockFinished")) == 2
-    assert [one.name for one in seen.of("PassStarted")].count("kernel sums") == 2
+    assert [one.name for one in seen.of("PassStarted")].count("kernel sums") == 3
     assert_all_is_kept(tmp_path / "kept", whole, *long, **BY_ROWS)
 
 
@@ -259,7 +258,7 @@ DIFFERENCES = [
     ({"names": ("x1", "z")}, r'variables\[1\]\.name was "x2" there and is "z" now'),
     ({"data": (X[:-1], Y[:-1])}, "rows was 300 there and is 299 now"),
     ({"data": (X.astype(np.float32), Y)}, r'variables\[0\]\.dtype was "<f8"'),
-    ({"data": (CHANGED, Y)}, r"content\.variable 'x1'\.rows 0 to 299"),
+    ({"data": (CHANGED, Y)}, r"content\.variable 'x1' was"),
     ({"data": (X, Y, LABELS)}, r"variables_of_kernels|kernels"),
     ({"groups": np.arange(N) // 3}, "is of another run: moves"),
 ]
@@ -360,10 +359,8 @@ def test_checkpoint__sees_a_changed_row_of_many(place, tmp_path):
     changed = x.copy()
     changed[77_000] += 1.0
     run(tmp_path / "kept", chunked(x, place, tmp_path / "x"), y, null="shifts")
-    with pytest.raises(InvalidArgumentError, match="is of another run") as caught:
+    with pytest.raises(InvalidArgumentError, match=r"is of another run: \w+\.variable 'x1?' was"):
         run(tmp_path / "kept", chunked(changed, place, tmp_path / "x"), y, null="shifts")
-    first, last = re.search(r"variable 'x1?'\.rows (\d+) to (\d+) was", str(caught.value)).groups()
-    assert int(first) <= 77_000 <= int(last) <= int(first) + 32_768
 
 
 def test_checkpoint__of_dask_arrays_does_not_depend_on_their_chunks(tmp_path):

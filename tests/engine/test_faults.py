@@ -116,7 +116,8 @@ def thawed(processes):
 @pytest.mark.nightly
 def test_run__of_frozen_workers_is_given_up_and_goes_on_elsewhere(own, long, impatient, tmp_path):
     workers, kept = process_ids(own), {"checkpoint": str(tmp_path / "kept")}
-    with thawed(workers), pytest.raises(DhsicError, match="nothing has been heard of all 2") as e:
+    told = r"of 2 workers 0 are paused, .* and 2 silent"
+    with thawed(workers), pytest.raises(DhsicError, match=told) as e:
         run(long, client=own, progress=at_block(3, lambda: freeze(workers)), **kept)
     assert f"what is done is kept in {tmp_path}/kept" in str(e.value)
     assert answer(run(long, threads=1, **kept)) == answer(run(long, threads=1))
@@ -139,8 +140,8 @@ def retire(own):
 @pytest.mark.parametrize(
     ("act", "words"),
     [
-        (lambda own: own.run(pause), r"all 2 workers have been paused .* more memory"),
-        (retire, "has had no workers for 4 s"),
+        (lambda own: own.run(pause), r"of 2 workers 2 are paused.* more memory"),
+        (retire, "no worker can work, for 4 s: of 0 workers"),
     ],
     ids=["paused", "none"],
 )

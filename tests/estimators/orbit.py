@@ -41,8 +41,8 @@ class Moves:
     def order(self, number, variable=1, *, shifted=True):
         """Which row of a variable stands where row i was."""
         groups, (coset, shift) = self.orbit.groups, divmod(number, self.orbit.n_shifts)
-        found = groups.arrange(0, groups.count)
-        rows = np.concatenate([np.arange(a, b) for a, b in found.ranges])[found.places]
+        ranges, places = groups.arrange(0, groups.count)
+        rows = np.concatenate([np.arange(a, b) for a, b in ranges])[places]
         own = rows[: groups.count * groups.size].reshape(groups.count, groups.size)
         whole = self.orbit.places(range(coset, coset + 1), variable)[0][: own.size]
         within = whole.reshape(own.shape) - groups.size * np.arange(groups.count)[:, None]

@@ -335,9 +335,7 @@ def grow(path):
 def test_change__under_a_run_of_any_function_is_an_error(name, tmp_path, paths):
     """Another variable is read while a chunk of the first one is written."""
     other = DataSet(tmp_path / "d.h5", read=lambda: touch(f"{paths[0]}/c/2/0"))
-    with pytest.raises(
-        DataError, match=r"data of variable '[xy]' changed during the run, in rows 100 to"
-    ):
+    with pytest.raises(DataError, match=r"data of variable '[xy]' changed during the run"):
         FUNCTIONS[name](paths[0], other, Y)
 
 
@@ -345,7 +343,7 @@ def test_change__under_a_run_of_any_function_is_an_error(name, tmp_path, paths):
 def test_change__of_any_kind_is_an_error(change, tmp_path, paths):
     chunk, done = f"{paths[0]}/c/2/0", []
     other = DataSet(tmp_path / "d.h5", read=lambda: done or done.append(change(chunk)))
-    with pytest.raises(DataError, match=r"in rows 100 to 149|c/2/0"):
+    with pytest.raises(DataError, match=r"changed during the run|c/2/0"):
         dhsic.hsic(*allowed(paths[:1]), other, **QUICK)
 
 
@@ -353,7 +351,7 @@ def test_change__of_hdf5_is_an_error(tmp_path):
     path = tmp_path / "d.h5"
     found = dhsic.hsic(DataSet(path), Y, rng=0)
     assert [(one.chunks, one.stored_bytes) for one in found.data] == [(1, X.nbytes)]
-    with pytest.raises(DataError, match="changed during the run, in rows 0 to 199"):
+    with pytest.raises(DataError, match="'x1' changed during the run"):
         dhsic.hsic(DataSet(path, read=lambda: touch(path)), Y, rng=0)
 
 
