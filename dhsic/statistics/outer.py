@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
@@ -40,7 +40,6 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel, Ranked
-from dhsic.kernels.grid import Power, powers_among
 from dhsic.kernels.wrap import Found, rows_beside
 from dhsic.linalg import (
     consecutive,
@@ -68,8 +67,6 @@ Vector = NDArray[np.float64]
 Transform = NDArray[np.inexact[Any]]
 Factors = tuple[Vector | None, Vector | None]
 Pairs = Sequence[tuple[int, ...]]
-_Block = tuple[Matrix, ...]
-"""Rows of one variable: features about their provisional mean, and both arguments of the kernel."""
 
 _WIDE = 256  # features, beyond which whitening them row by row takes long
 _TILE_BYTES = 2**25  # of the features and transforms in a task
@@ -97,7 +94,6 @@ _COLUMNS = 8  # of a mean over columns, whose blocks are smaller where there are
 _MOST_BLOCKS = 256
 _LEAST_BLOCKS = 4
 _KEPT = 2**21  # values; most of them where variables have many columns
-_AT_A_TIME = 2048  # rows that are prepared
 
 
 @dataclass(frozen=True)
@@ -343,30 +339,6 @@ class Layout:
         places = consecutive(features.n_features for features in self.kernels.values())
         return dict(zip(self.kernels, places, strict=True))
 
-    @cached_property
-    def powers(self) -> dict[int, Power]:
-        """Kernels whose features are powers of those of others, see `SharedTiles`."""
-        # Kernels of one family at scales of powers of two: a tile of one is the square of
-        # another's.
-        numbers, tiles = list(self.kernels), list[tuple[Hashable, float]]()
-        for number, features in self.kernels.items():
-            phi = features.map
-            # Values are squares of one another at the same landmarks only.
-            if isinstance(phi, KernelFeatures) and phi.rows is not None:
-                kernel, exponent = phi.kernel.as_power()
-                tiles.append(((features.variable, phi.rows, kernel), exponent))
-            else:
-                tiles.append((number, 1.0))
-        return {
-            numbers[k]: Power(numbers[k], numbers[source], squarings)
-            for k, source, squarings in powers_among(tiles)
-        }
-
-    @cached_property
-    def _sources(self) -> frozenset[int]:
-        """Kernels that others are powers of."""
-        return frozenset(power.source for power in self.powers.values())
-
     @property
     def n_features(self) -> int:
         """Those that are summed, D."""
@@ -404,8 +376,7 @@ class Layout:
             for scale in ("columns", "orders", kernel.scale)
         }
         ordered = 8 * sum(ranked.values())
-        held = sum(self.kernels[k].n_features for k in self._sources)
-        return largest + rows * (ordered + self.dtype.itemsize * (self.n_features + held))
+        return largest + rows * (ordered + self.dtype.itemsize * self.n_features)
 
     def view(self, pair: tuple[int, ...], products: NDArray[Any]) -> NDArray[Any]:
         """A view (..., D_1, D_2) of the products of two kernels, of those of all (..., P)."""
@@ -426,33 +397,19 @@ class Layout:
         return out
 
     def raw(self, values: Sequence[NDArray[Any]]) -> Iterator[tuple[int, Features, Matrix]]:
-        """All phi - c of every kernel, shape (b, D_k).
-
-        Those of a kernel that is a power of a wider one follow from that one's.
-        """
-        held: dict[int, Matrix] = {}
+        """All phi - c of every kernel, shape (b, D_k)."""
         found: dict[int, Found] = {}
-        # Each after the one that it is a power of.
-        for number in [*(k for k in self.kernels if k not in self.powers), *self.powers]:
-            features, power = self.kernels[number], self.powers.get(number)
+        for number, features in self.kernels.items():
             x, phi = values[features.variable], features.map
-            if power:
-                whole = power.of(held[power.source])
-            elif isinstance(phi, KernelFeatures):
+            if isinstance(phi, KernelFeatures):
                 # To find the ranks of a column takes longer than any kernel of them.
                 beside = found.setdefault(features.variable, {})
                 rows = rows_beside(phi.kernel, x, phi.dtype, beside)
-                whole = phi.of_rows(rows, single=x.shape[1] == 1)
+                whole = phi.kernel.gram(rows, phi.columns, phi.dtype)
             else:
                 whole = phi(x)
-            if number in self._sources:
-                # Powers are taken of the values themselves, before their mean is taken off.
-                held[number] = whole
-                # A copy, since other kernels are still to be made of these values.
-                yield number, features, whole - features.centre
-            else:
-                whole -= features.centre
-                yield number, features, whole
+            whole -= features.centre
+            yield number, features, whole
 
 
 def _runs(numbers: Sequence[int], order: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
@@ -539,17 +496,11 @@ class OuterStatistic(Statistic["OuterSums"]):
         pairs = [self.pairs[c] for c in numbers]
         beside = [self.beside[c] for c in numbers] if self.beside else ()
         unbiased = self.unbiased and 0 in numbers
-        return self._alike(pairs=pairs, unbiased=unbiased, beside=beside)
+        return replace(self, pairs=pairs, unbiased=unbiased, beside=beside)
 
     def bare(self) -> Self:
         """The same without sums of blocks of rows."""
-        return self if self.blocks == 1 else self._alike(blocks=1)
-
-    def _alike(self, **changed: Any) -> Self:
-        """With the same features whitened row by row."""
-        other = replace(self, **changed)
-        other.__dict__["_columns"] = self._columns
-        return other
+        return self if self.blocks == 1 else replace(self, blocks=1)
 
     def largest(self) -> Self:
         """The one of the most products."""
@@ -616,15 +567,6 @@ class OuterStatistic(Statistic["OuterSums"]):
         """A pair of which more is told, and both kernels with themselves where that is."""
         return [pair, *((k, k) for k in pair if self.own)] if pair else []
 
-    @cached_property
-    def _columns(self) -> dict[int, int]:
-        """Features, for every kernel, of all those that it has pairs with."""
-        others: dict[int, set[int]] = {}
-        for first, second in self.pairs:
-            others.setdefault(first, set()).add(second)
-            others.setdefault(second, set()).add(first)
-        return {k: sum(self.features[o].n_summed for o in some - {k}) for k, some in others.items()}
-
     def _carried(self, k: int, matrices: int) -> Features:
         """The features of a kernel, whitened row by row where that is quicker than afterwards.
 
@@ -633,9 +575,10 @@ class OuterStatistic(Statistic["OuterSums"]):
         features, matrix = self.features[k], self.features[k].matrix
         d, dtype = features.n_summed, features.map.dtype
         if matrix is None and features.factor is not None:
-            # Fewer rows than columns of the cross-covariances that it has are quicker to whiten. Of
-            # all of them, so that the digits are the same however much a pass takes.
-            few_rows = 2 * self.session.n <= matrices * self._columns.get(k, 0)
+            # Fewer rows than columns of cross-covariances are quicker to whiten. Of those with all
+            # other kernels, so that the digits are the same however much a pass takes.
+            columns = sum(one.n_summed for one in self.features) - d
+            few_rows = 2 * self.session.n <= matrices * columns
             single = dtype == np.float32 and d <= _WIDE
             matrix = features.inverse if single or few_rows else None
         return features.carried(None if matrix is None else matrix.astype(dtype, copy=False))
@@ -1123,8 +1066,7 @@ class OuterPass(PermutedPass[OuterSums]):
         for number, one, raw in layout.raw(values):
             one.write(raw, features[:, layout.places[number]])
             # The bound on rounding needs the features before they are whitened.
-            squares = np.vecdot(raw.T, raw.T) if raw.flags.f_contiguous else squared_norms(raw)
-            sums.raw[layout.raw_places[number]] += squares
+            sums.raw[layout.raw_places[number]] += squared_norms(raw)
         sums.sums[:] += _group_sums(features, b).sum(axis=0)
         squares = _group_sums(np.square(features), b)
         firsts = [place.start for place in layout.places.values()]
@@ -1590,13 +1532,11 @@ def block_means(
     kept : ndarray, shape (blocks, rows, columns of all variables)
         These.
     """
-    rows, terms = blocks.rows_for(features), list[tuple[float, ...]]()
-    step = max(1, _AT_A_TIME // rows)
-    # Rows of several blocks are prepared together.
-    for at in range(0, len(kept), step):
-        some = np.split(kept[at : at + step, :rows], np.cumsum(blocks.dims)[:-1], axis=2)
-        prepared = [_prepared(one, some[one.variable]) for one in features]
-        terms += [_of_block(features, both) for both in zip(*prepared, strict=True)]
+    rows, columns = blocks.rows_for(features), consecutive(blocks.dims)
+    terms = [
+        _of_block(features, [block[:rows, columns[one.variable]] for one in features])
+        for block in kept
+    ]
     means: list[float] = np.mean(terms, axis=0).tolist()
     return means
 
@@ -1627,44 +1567,30 @@ def unbiased_step(session: Session, features: Sequence[Features]) -> DriverStep:
         kernel = _kernel(one)
         width = kernel.width(session.dims[one.variable])
         bytes_ = b * (itemsize * (2 + kernel.work_tiles) * b + 3 * 8 * one.n_features)
-        bytes_ += max(b, _AT_A_TIME) * itemsize * 2 * (one.n_features + width)
+        bytes_ += b * itemsize * 2 * (one.n_features + width)
         by_variable[one.variable] = max(by_variable.get(one.variable, 0), bytes_)
     # Of a chain a pair is of any two variables.
     dearest = sum(sorted(by_variable.values())[-2:])
     return DriverStep(ESTIMATE, dearest + blocks.nbytes(session.n))
 
 
-def _prepared(features: Features, values: NDArray[Any]) -> Iterator[_Block]:
-    """One variable in every block (blocks, b, d): its features, rows and columns for the kernel."""
-    x, b = values.reshape(-1, values.shape[2]), values.shape[1]
-    whole = (
-        features.map(x) - features.centre,
-        *_kernel(features).rows_and_columns(x, features.map.dtype),
-    )
-    for start in range(0, len(x), b):
-        yield tuple(values_of[start : start + b] for values_of in whole)
-
-
-def _of_block(features: Sequence[Features], blocks: Sequence[_Block]) -> tuple[float, ...]:
-    """Terms that a block adds to the estimate of a pair of kernels.
+def _of_block(features: Sequence[Features], block: Sequence[Matrix]) -> tuple[float, ...]:
+    """Terms that the rows of a block, of both variables, add to the estimate of a pair of kernels.
 
     They are the unbiased HSIC of the kernels less that of the features; the mean of the products of
     the squared norms of both features about their means; and the means of either.
     """
-    (raw, *_), _ = blocks
-    b = len(raw)
-    summed = [
-        one.summed(values.astype(np.float64))
-        for one, (values, *_) in zip(features, blocks, strict=True)
-    ]
+    b, pairs = len(block[0]), list(zip(features, block, strict=True))
+    summed = [one.summed((one.map(x) - one.centre).astype(np.float64)) for one, x in pairs]
     first, second = (values - values.mean(axis=0) for values in summed)
     # k_i and q_i, the squared norms about the mean, see `_of_features`.
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
+    prepared = [_kernel(one).rows_and_columns(x, one.map.dtype) for one, x in pairs]
     grams = [
-        _kernel(one).gram(rows, columns, rows.dtype)
-        for one, (_, rows, columns) in zip(features, blocks, strict=True)
+        _kernel(one).gram(*both, one.map.dtype)
+        for one, both in zip(features, prepared, strict=True)
     ]
     # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
     whole = float(np.vdot(u_centred(grams[0]), grams[1])) / (b * (b - 3))
