@@ -256,16 +256,13 @@ class Crossing(NamedTuple):
         return products[..., self.at].reshape(*products.shape[:-1], *self.shape)
 
 
-class _Place(NamedTuple):
-    """Where the products of two kernels are; sent to workers, unlike a layout with its maps."""
-
-    crossing: Crossing
-    rows: slice
-    columns: slice
-
-    def of(self, products: NDArray[Any]) -> NDArray[Any]:
-        """A view (..., D_1, D_2) of the products of two kernels, of those of all (..., P)."""
-        return self.crossing.of(products)[..., self.rows, self.columns]
+def add_products(
+    crossings: Iterable[Crossing], left: NDArray[Any], right: NDArray[Any], products: NDArray[Any]
+) -> None:
+    """Add products of features of the same rows, (..., b, D), summed over these, to (..., P)."""
+    for crossing in crossings:
+        turned = left[..., crossing.first].swapaxes(-1, -2)
+        crossing.of(products)[...] += turned @ right[..., crossing.second]
 
 
 @dataclass(frozen=True)
@@ -380,14 +377,10 @@ class Layout:
 
     def view(self, pair: tuple[int, ...], products: NDArray[Any]) -> NDArray[Any]:
         """A view (..., D_1, D_2) of the products of two kernels, of those of all (..., P)."""
-        return self.place(pair).of(products)
-
-    def place(self, pair: tuple[int, ...]) -> _Place:
-        """Where the products of two kernels are."""
         crossing, (first, second) = self._crossing_of[pair], (self.places[k] for k in pair)
         i, j = first.start - crossing.first.start, second.start - crossing.second.start
         rows, columns = first.stop - first.start, second.stop - second.start
-        return _Place(crossing, slice(i, i + rows), slice(j, j + columns))
+        return crossing.of(products)[..., i : i + rows, j : j + columns]
 
     def features(self, values: Sequence[NDArray[Any]], dtype: DTypeLike | None = None) -> Matrix:
         """Those that are summed, of rows of all variables, shape (b, D)."""
@@ -507,15 +500,6 @@ class OuterStatistic(Statistic["OuterSums"]):
         counts = [math.prod(self.features[k].n_summed for k in pair) for pair in self.pairs]
         return self.part([counts.index(max(counts))])
 
-    def ordered(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Those with one kernel of the variable that has the more features, one after another."""
-        counts = [
-            sum(self.features[k].n_summed for k in {self.pairs[c][side] for c in numbers})
-            for side in (0, 1)
-        ]
-        longer = int(counts[1] > counts[0])
-        return sorted(numbers, key=lambda c: (self.pairs[c][longer], self.pairs[c]))
-
     @property
     def adds(self) -> bool:
         """Whether sizes add up over the features of the first variable."""
@@ -603,8 +587,8 @@ class OuterStatistic(Statistic["OuterSums"]):
 
         def measured(cross: Matrix, pairs: Pairs, layout: Layout) -> Vector:
             factors = tuple((factor[first], factor[second]) for first, second in pairs)
-            places = tuple(map(layout.place, pairs))
-            sizes_of = _PermutedSizes(cross, places, factors, self.measure.size)
+            views = tuple(layout.view(pair, cross) for pair in pairs)
+            sizes_of = _PermutedSizes(views, factors, self.measure.size)
             if cross.nbytes <= _SERIAL_BYTES:
                 return sizes_of(range(len(cross)))
             return np.concatenate(session.map("solve", sizes_of, len(cross)))
@@ -681,30 +665,26 @@ class _PermutedSizes:
 
     Parameters
     ----------
-    cross : ndarray, shape (N, P)
-        Cross-covariances of the features of all pairs.
-    places : tuple of _Place
-        Where those of every pair are.
+    cross : tuple of ndarray, shapes (N, D_1, D_2)
+        Cross-covariances of the features of every pair.
     factors : tuple of (ndarray or None, ndarray or None)
         L that still whiten them.
     size : callable
         That of a `Measure`.
     """
 
-    cross: Matrix
-    places: tuple[_Place, ...]
+    cross: tuple[Matrix, ...]
     factors: tuple[Factors, ...]
     size: Callable[[Matrix], Vector]
 
     def __call__(self, permutations: range) -> Vector:
         """Sizes under some of the permutations, shape (permutations, pairs)."""
-        cross = self.cross[permutations.start : permutations.stop]
-        sizes = np.empty((len(cross), len(self.places)))
-        for c, (place, factors) in enumerate(zip(self.places, self.factors, strict=True)):
-            whole = place.of(cross)
-            for at in _slices(len(whole), max(1, _SLAB_BYTES // (8 * math.prod(whole.shape[1:])))):
+        sizes = np.empty((len(permutations), len(self.cross)))
+        for c, (cross, factors) in enumerate(zip(self.cross, self.factors, strict=True)):
+            some = cross[permutations.start : permutations.stop]
+            for at in _slices(len(some), max(1, _SLAB_BYTES // (8 * math.prod(some.shape[1:])))):
                 # In float64, since whitening magnifies what rounding leaves.
-                slab = whole[at].astype(np.float64, copy=False)
+                slab = some[at].astype(np.float64, copy=False)
                 sizes[at, c] = self.size(whiten(slab, factors))
         return sizes
 
@@ -802,9 +782,7 @@ class Apart:
         for at in _slices(rows.shape[1], _BATCH_ROWS):
             some = rows[:, at]
             means += some.sum(axis=1, dtype=np.float64)
-            for crossing in self.layout.crossings:
-                left = some[..., crossing.first].swapaxes(1, 2)
-                crossing.of(products)[...] += left @ some[..., crossing.second]
+            add_products(self.layout.crossings, some, some, products)
 
     def covariances(self, sums: OuterSums) -> Vector:
         """Of all rows, and where there are several blocks without each, shape (1 + B, P).
@@ -819,12 +797,10 @@ class Apart:
             return np.concatenate([total, *others])
 
         n = deleted(self.rows[:, None])
-        means: Vector = deleted(sums.means) / n
+        means = (deleted(sums.means) / n)[:, None]
         products: Vector = deleted(sums.apart)
         products /= n
-        for crossing in self.layout.crossings:
-            left, right = means[:, crossing.first], means[:, crossing.second]
-            crossing.of(products)[...] -= left[:, :, None] * right[:, None]
+        add_products(self.layout.crossings, -means, means, products)
         return products
 
 
@@ -943,11 +919,10 @@ class OuterPass(PermutedPass[OuterSums]):
         the same for all, which is to say at frequency 0. They are in the precision of the features,
         as the transforms of those are.
         """
-        n, shifts = self.groups.n, self.orbit.n_shifts
-        for crossing in self.layout.crossings:
-            product = np.outer(sums.sums[crossing.first], sums.sums[crossing.second])
-            # The same at every shift, which in the transform is all at frequency 0.
-            crossing.of(sums.cross)[:, 0] -= shifts / n * product
+        n, total = self.groups.n, sums.sums[None]
+        # The same at every shift, which in the transform is all at frequency 0.
+        scaled = -self.orbit.n_shifts / n * total
+        add_products(self.layout.crossings, scaled, total, sums.cross[:, 0])
         cross = self._transformed_back(sums.cross) if self.orbit.shifted else sums.cross.real
         cross /= n
         return cross.reshape(-1, cross.shape[2])
@@ -1100,9 +1075,8 @@ class OuterPass(PermutedPass[OuterSums]):
         sums.sums[:] += features.sum(axis=0)
         rows = features[None, :, self.apart.columns]
         self.apart.add_blocks(rows, sums.means[-1:], sums.apart[-1:])
-        for crossing in self.layout.crossings:
-            product = features[:, crossing.first].T @ features[:, crossing.second]
-            crossing.of(sums.cross)[:, 0] += self.orbit.n_shifts * product
+        scaled = self.orbit.n_shifts * features
+        add_products(self.layout.crossings, scaled, features, sums.cross[:, 0])
 
 
 def _slices(count: int, step: int) -> Iterator[slice]:
@@ -1200,13 +1174,12 @@ class MomentsPass(Pass[MomentSums]):
     def _add_features(self, features: Matrix, weights: Vector, sums: MomentSums) -> None:
         weighted = features if self.squares is None else features * weights
         sums.sums[:] += weighted.sum(axis=0)
-        for crossing in self.layout.crossings:
-            products = weighted[:, crossing.first].T @ features[:, crossing.second]
-            crossing.of(sums.products)[:] += products
+        add_products(self.layout.crossings, weighted, features, sums.products)
 
     def _add_products(self, features: Matrix, weights: Vector, sums: MomentSums) -> None:
         (crossing,) = self.layout.crossings
-        first, second = (with_constant(features[:, at]) for at in (crossing.first, crossing.second))
+        parts = features[:, crossing.first], features[:, crossing.second]
+        first, second = (np.insert(part, 0, 1.0, axis=1) for part in parts)
         sums.sums[:] += (first.T @ (weights * second)).ravel()
         # Terms enter the law by their squares, each over the part of its variance that is left.
         first *= weights / np.sqrt(self.left(weights))
@@ -1309,9 +1282,8 @@ def second_moments(
     run, made, reduction = _reduction(session, features, pairs, norms=norms)
     sums, n = run.reduce(reduction), session.n
     means, values = sums.sums / n, sums.products / n
-    for crossing in reduction.layout.crossings:
-        # E f h' - E f E h', where both means are small, since features are about provisional ones.
-        crossing.of(values)[:] -= np.outer(means[crossing.first], means[crossing.second])
+    # E f h' - E f E h', where both means are small, since features are about provisional ones.
+    add_products(reduction.layout.crossings, -means[None], means[None], values)
     return FeatureMoments(reduction.layout, means, values, made)
 
 
@@ -1356,11 +1328,6 @@ def laid_out(
     if norms:
         features = [replace(f, matrix=f.by_row, normed=True) for f in features]
     return features, Layout.of({k: f.carried(f.matrix) for k, f in enumerate(features)}, pairs)
-
-
-def with_constant(features: Matrix) -> Matrix:
-    """(1, phi) of rows, from phi (b, r)."""
-    return np.insert(features, 0, 1.0, axis=1)
 
 
 def centring(means: Vector) -> Vector:
@@ -1447,20 +1414,15 @@ class KeptBlocks:
         Those of the pass.
     dims : tuple of int
         Columns of every variable.
-    itemsize : int
-        Bytes of a value.
     """
 
     groups: RowGroups
     dims: tuple[int, ...]
-    itemsize: int
 
     @classmethod
     def of(cls, session: Session, groups: RowGroups | None = None) -> Self:
         """Those of the variables of a session; where no pass keeps them of groups of all rows."""
-        groups = groups or Groups.of(session.n, _GROUP, session.seed)
-        pairs = zip(session.sources, session.dims, strict=True)
-        return cls(groups, session.dims, min(8, max(source.row_bytes // d for source, d in pairs)))
+        return cls(groups or Groups.of(session.n, _GROUP, session.seed), session.dims)
 
     @property
     def rows(self) -> int:
@@ -1492,10 +1454,10 @@ class KeptBlocks:
         return min(self.groups.count, _MOST_BLOCKS, max(_LEAST_BLOCKS, held))
 
     def nbytes(self, rows: int) -> int:
-        """Bytes of what is kept of so many rows."""
+        """Bytes of what is kept of so many rows, at most."""
         # Blocks lie evenly, so that a share of the rows has that share of them.
         blocks = min(self.count, math.ceil(self.count * rows / self.groups.n))
-        return blocks * self.rows * sum(self.dims) * self.itemsize
+        return 8 * blocks * self.rows * sum(self.dims)
 
     @cached_property
     def _numbers(self) -> NDArray[np.intp]:
@@ -1504,9 +1466,8 @@ class KeptBlocks:
     def rows_of(self, block: GroupBlock) -> NDArray[Any]:
         """Those among a run of groups, shape (blocks, rows, columns of all variables)."""
         first, last = block.first, block.first + block.n_groups
-        # Those of the groups of this run.
-        numbers = self._numbers[np.searchsorted(self._numbers, first) :]
-        numbers = numbers[: np.searchsorted(numbers, last)] - first
+        of_run = (self._numbers >= first) & (self._numbers < last)
+        numbers = self._numbers[of_run] - first
         at = numbers[:, None] * self.groups.size + np.arange(self.rows)
         return np.concatenate([x[at] for x in block.values], axis=2)
 
@@ -1562,16 +1523,13 @@ def sampled_hsic(features: Features) -> float:
 def unbiased_step(session: Session, features: Sequence[Features]) -> DriverStep:
     """The bytes of `block_means` for the dearest pair of kernels."""
     blocks, itemsize = KeptBlocks.of(session), session.dtype.itemsize
-    b, by_variable = blocks.rows, dict[int, int]()
+    b, each = blocks.rows, list[int]()
     for one in features:
         kernel = _kernel(one)
-        width = kernel.width(session.dims[one.variable])
-        bytes_ = b * (itemsize * (2 + kernel.work_tiles) * b + 3 * 8 * one.n_features)
-        bytes_ += b * itemsize * 2 * (one.n_features + width)
-        by_variable[one.variable] = max(by_variable.get(one.variable, 0), bytes_)
-    # Of a chain a pair is of any two variables.
-    dearest = sum(sorted(by_variable.values())[-2:])
-    return DriverStep(ESTIMATE, dearest + blocks.nbytes(session.n))
+        values = one.n_features + kernel.width(session.dims[one.variable])
+        tiles = itemsize * ((2 + kernel.work_tiles) * b + 2 * values)
+        each.append(b * (tiles + 3 * 8 * one.n_features))
+    return DriverStep(ESTIMATE, 2 * max(each) + blocks.nbytes(session.n))
 
 
 def _of_block(features: Sequence[Features], block: Sequence[Matrix]) -> tuple[float, ...]:
