@@ -1188,10 +1188,11 @@ class MomentsPass(Pass[MomentSums]):
         rows = row_products(first.astype(np.float32), second.astype(np.float32))
         sums.products[:] += (rows.T @ rows).ravel()
 
-    def of(self, sums: MomentSums) -> list[tuple[Vector, Vector]]:
-        """Of every crossing sums of its first functions, and of its products."""
-        each = self.layout.crossings
-        return [(sums.sums[one.first], one.of(sums.products)) for one in each]
+    def of(self, sums: MomentSums) -> Iterator[tuple[Vector, Vector]]:
+        """Means and covariance of the functions of every crossing of some with themselves."""
+        for crossing in self.layout.crossings:
+            means = sums.sums[crossing.first] / self.n
+            yield means, crossing.of(sums.products) / self.n - np.outer(means, means)
 
     def left(self, weights: Vector) -> Vector:
         """The variance that is left of an error of variance 1 about the weighted mean, as weights.
