@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -301,8 +300,6 @@ class KernelFeatures(_AtLandmarks):
         Fitted to the variable.
     columns : ndarray, shape (D, w)
         The prepared landmarks, in the precision of the features.
-    rows : hashable, optional
-        Tells the landmarks: features of two kernels where it is equal are at the same ones.
 
     Examples
     --------
@@ -314,14 +311,11 @@ class KernelFeatures(_AtLandmarks):
 
     kernel: Kernel
     columns: Matrix
-    rows: Hashable = None
 
     @classmethod
-    def at(
-        cls, landmarks: NDArray[Any], kernel: Kernel, dtype: DTypeLike, rows: Hashable = None
-    ) -> Self:
+    def at(cls, landmarks: NDArray[Any], kernel: Kernel, dtype: DTypeLike) -> Self:
         """At landmarks (D, d)."""
-        return cls(kernel, kernel.columns(landmarks, dtype), rows)
+        return cls(kernel, kernel.columns(landmarks, dtype))
 
     @property
     def landmarks(self) -> tuple[Matrix, ...]:  # type: ignore[override]
@@ -330,28 +324,7 @@ class KernelFeatures(_AtLandmarks):
 
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, D)."""
-        return self.of_rows(self.kernel.rows(x, self.dtype), single=x.shape[1] == 1)
-
-    def of_rows(self, rows: Matrix, *, single: bool) -> Matrix:
-        """Features of rows as the kernel prepares them, (b, w), whether of a single column or not.
-
-        Returns
-        -------
-        ndarray, shape (b, D)
-        """
-        shape = len(rows), self.n_features
-        out = _empty(shape, self.dtype, single=single)
-        work = _empty((self.kernel.work_tiles, *shape), self.dtype, single=single)
-        self.kernel.tile(rows, self.columns, out, work)
-        return out
-
-
-def _empty(shape: tuple[int, ...], dtype: DTypeLike, *, single: bool) -> Matrix:
-    """Tiles (..., b, p); of single numbers rows are side by side, as loops over few p are slow."""
-    if not single:
-        return np.empty(shape, dtype)
-    *several, b, p = shape
-    return np.empty((*several, p, b), dtype).swapaxes(-1, -2)
+        return self.kernel.gram(self.kernel.rows(x, self.dtype), self.columns, self.dtype)
 
 
 def rows_at_quantiles(column: Vector, count: int) -> NDArray[np.intp]:

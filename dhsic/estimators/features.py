@@ -737,7 +737,6 @@ def _fitting(counts: NDArray[np.intp], pairs: Sequence[tuple[int, ...]], most: i
 # Landmarks of a single number: they serve as well as 256 of its rows.
 _MOST_KEPT = 48
 _KEPT_OF_TRENDS = 24  # of which tests take four directions or five
-_ALIKE = 2.0  # factors up to it; kernels of a variable keep the same landmarks then
 _AUTO = "auto"
 _MOST_WEIGHTED_PRODUCTS = 256  # between all pairs of which there are covariances
 _REGULARISATION = 0.3
@@ -798,8 +797,7 @@ class OnLandmarks(OnFeatures):
             r = min(p, count or p)
             r = _likely_kept(kernel, width, r, factor, dtype) if pruned else r
             points = np.broadcast_to(dtype.type(0), (r, kernel.width(d)))
-            # The widest kernels keep fewer landmarks than others, which then are no powers of them.
-            maps.append(one or KernelFeatures(kernel, points, (m, r, factor > _ALIKE)))
+            maps.append(one or KernelFeatures(kernel, points))
             directions.append(Directions.guessed(maps[-1].n_features, factor, width))
             held += 8 * maps[-1].n_features * (maps[-1].n_features + d)
         counts = self.counts(session, guessed, directions, null)
@@ -921,7 +919,7 @@ class OnLandmarks(OnFeatures):
         factor = pivoted_cholesky(gram, tolerance)
         spanned = factor.rank < len(rows)
         factor = factor if spanned else factor.in_order()
-        features = KernelFeatures.at(rows[factor.kept], kernel, dtype, (m, *factor.kept.tolist()))
+        features = KernelFeatures.at(rows[factor.kept], kernel, dtype)
         warn_of_rounding([name], [kernel], [features.columns], dtype)
         return features, factor.factor, some[factor.kept], spanned
 

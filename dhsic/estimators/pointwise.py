@@ -832,29 +832,19 @@ class NFSIC(Estimator):
         columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]
         warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
         sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]
-        # The means of a sample are pilots, from which the pass takes small differences.
-        pilots, every = [k.mean(axis=0) for k in sampled], np.arange(self._count(session))
-        tuples = Tuples(
-            placed.kernels,
-            tuple(range(m)),
-            placed.points,
-            _pairs(m),
-            (every,) * (m + 1),
-            tuple(pilots),
-            session.dtype,
+        kept = [np.arange(self._count(session))] * (m + 1)
+        tuples = Tuples.at(
+            placed.kernels, range(m), placed.points, _pairs(m), kept, samples, session.dtype
         )
         terms = MomentsPass(tuples, rest.n, name=_PASS)
         (joint, _), *each = terms.of(rest.reduce(terms))
         session.step("solve")
-        n = rest.n
-        about = [plain / n for plain, _ in each]
-        means = [pilot + mean for pilot, mean in zip(pilots, about, strict=True)]
-        second = zip(each, about, strict=True)
-        covariances = [squares / n - np.outer(mean, mean) for (_, squares), mean in second]
+        about, covariances = zip(*each, strict=True)
+        means = [pilot + mean for pilot, mean in zip(tuples.pilots, about, strict=True)]
         # The mean of the terms about the pilots, less what they have by the means that are others.
-        u = joint / n - expanded(about, pilots)[0]
+        u = joint - expanded(about, tuples.pilots)[0]
         norm = Norm.of(covariances, means, self.regularisation)
-        summary = FeatureSummary(f"{self.placement} locations", (len(every),))
+        summary = FeatureSummary(f"{self.placement} locations", (len(kept[0]),))
         estimate = Estimate(float(norm(u)), placed.kernels, features=summary, quantity="NFSIC / n")
         return rest, tuples.part([0]).about(means), norm, estimate, sampled
 

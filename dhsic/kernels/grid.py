@@ -756,8 +756,24 @@ class SharedTiles:
     @cached_property
     def powers(self) -> tuple[Power, ...]:
         """The other kernels, each after the one that it follows from."""
-        each = zip(self.variables, (kernel.as_power() for kernel in self.kernels), strict=True)
-        return powers_among([((m, base), exponent) for m, (base, exponent) in each])
+        families: dict[Hashable, list[tuple[float, int]]] = {}
+        for k, (kernel, m) in enumerate(zip(self.kernels, self.variables, strict=True)):
+            base, exponent = kernel.as_power()
+            families.setdefault((m, base), []).append((exponent, k))
+        powers = []
+        for some in families.values():
+            depths: dict[int, int] = {}
+            for exponent, k in sorted(some):  # the widest first
+                wider = ((_doublings(exponent / wide), j) for wide, j in some if j in depths)
+                # The nearest of the wider ones takes the fewest squarings, and loses the fewest
+                # digits.
+                squarings, source = min((one for one in wider if one[0]), default=(0, k))
+                depth = depths.get(source, 0) + squarings
+                # A chain that got too long begins anew, with a tile that is computed.
+                depths[k] = depth if depth <= _MOST_SQUARINGS else 0
+                if depths[k]:
+                    powers.append(Power(k, source, squarings))
+        return tuple(powers)
 
     @cached_property
     def work_tiles(self) -> int:
@@ -798,36 +814,6 @@ class SharedTiles:
         for power in self.powers:
             power.of(tiles[power.source], tiles[power.k])
         return tiles
-
-
-def powers_among(tiles: Sequence[tuple[Hashable, float]]) -> tuple[Power, ...]:
-    """Tiles that are powers of others, each after the one that it follows from.
-
-    Parameters
-    ----------
-    tiles : sequence of (Hashable, float)
-        What all powers of one tile share, and the exponent of each.
-
-    Returns
-    -------
-    tuple of Power
-    """
-    families: dict[Hashable, list[tuple[float, int]]] = {}
-    for k, (family, exponent) in enumerate(tiles):
-        families.setdefault(family, []).append((exponent, k))
-    powers = []
-    for some in families.values():
-        depths: dict[int, int] = {}
-        for exponent, k in sorted(some):  # the widest first
-            wider = ((_doublings(exponent / wide), j) for wide, j in some if j in depths)
-            # The nearest of the wider ones takes the fewest squarings, and loses the fewest digits.
-            squarings, source = min((one for one in wider if one[0]), default=(0, k))
-            depth = depths.get(source, 0) + squarings
-            # A chain that got too long begins anew, with a tile that is computed.
-            depths[k] = depth if depth <= _MOST_SQUARINGS else 0
-            if depths[k]:
-                powers.append(Power(k, source, squarings))
-    return tuple(powers)
 
 
 def _doublings(ratio: float) -> int:

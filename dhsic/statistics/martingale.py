@@ -41,7 +41,7 @@ from dhsic.engine.session import Session
 from dhsic.kernels import Kernel
 from dhsic.linalg import centre
 from dhsic.statistics.orbit import whole_group
-from dhsic.statistics.outer import BOTH, Features, Layout, centring, laid_out, with_constant
+from dhsic.statistics.outer import BOTH, Features, Layout, MomentsPass, MomentSums, laid_out
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
@@ -83,8 +83,8 @@ def martingale_of_grams(grams: Sequence[Matrix], means: Vector) -> MartingaleSum
 
 
 @dataclass(frozen=True)
-class PieceSumsPass(Pass[Vector]):
-    """Sums of the products of (1, f, |f|^2) and (1, g, |g|^2) over every piece.
+class PieceSumsPass(Pass[MomentSums]):
+    """Sums of (f, |f|^2) and (g, |g|^2), and of the products of both, over every piece.
 
     Pieces are of consecutive rows, and follow each other in a random order, as their rows do. Where
     rows are exchangeable, their order says nothing. Where they are stored sorted, or drift, rows
@@ -142,44 +142,32 @@ class PieceSumsPass(Pass[Vector]):
             tiles = (order[at : at + _TILE] for at in range(0, rows, _TILE))
             yield piece, ([x[tile] for x in block.values] for tile in tiles)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Features of either kernel, with 1 and the squared norm."""
-        first, second = self.layout.crossings[0].shape
-        return first + 1, second + 1
+    @cached_property
+    def moments(self) -> MomentsPass:
+        """What is summed over a piece."""
+        return MomentsPass(self.layout, self.n)
 
     @property
     def sums_bytes(self) -> int:
         """Bytes of the sums of all pieces."""
-        return 8 * self.count * math.prod(self.shape)
+        return 8 * self.count * sum(self.moments.sizes)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows; what comes of all blocks stays until the end."""
-        scratch = self.layout.scratch(_TILE) + 8 * (
-            2 * (math.prod(self.shape) + rows) + 4 * _TILE * sum(self.shape)
-        )
-        state = -(-rows // self.size) * 8 * math.prod(self.shape)
-        return Footprint(self.layout.nbytes + 2 * self.sums_bytes, scratch, state)
+        one = self.moments.footprint(min(rows, self.size))
+        payload = self.layout.nbytes + 2 * self.sums_bytes
+        return replace(one, payload=payload, state=-(-rows // self.size) * one.state)
 
-    def chunk(self, block: RowBlock) -> Any:
-        """Of the pieces in one block, shape (pieces, r + 2, s + 2)."""
-        found = []
-        for _, tiles in self.within(block):
-            total = np.zeros(self.shape)
-            for values in tiles:
-                first, second = map(with_constant, self.features(values))
-                total += first.T @ second
-            found.append(total)
-        return np.array(found)
+    def chunk(self, block: RowBlock) -> MomentSums:
+        """Of the pieces in one block, shapes (pieces, D) and (pieces, P)."""
+        starts = range(0, block.rows, self.size)
+        pieces = (tuple(x[at : at + self.size] for x in block.values) for at in starts)
+        found = [self.moments.chunk(RowBlock(block.start, piece)) for piece in pieces]
+        return MomentSums(*map(np.array, zip(*found, strict=True)))
 
-    def combine(self, left: Vector, right: Vector) -> Vector:
+    def combine(self, left: MomentSums, right: MomentSums) -> MomentSums:
         """Pieces follow each other as they are stored."""
-        return np.concatenate([left, right])
-
-    def features(self, values: Sequence[Matrix]) -> tuple[Matrix, Matrix]:
-        """Of rows of both variables, shapes (b, r + 1) and (b, s + 1)."""
-        features, (crossing,) = self.layout.features(values, np.float64), self.layout.crossings
-        return features[:, crossing.first], features[:, crossing.second]
+        return MomentSums(*map(np.concatenate, zip(left, right, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -210,24 +198,27 @@ class MartingalePass(Pass[MartingaleSums]):
     name: str = "martingale"
 
     @classmethod
-    def after(cls, sums: PieceSumsPass, found: Vector) -> tuple[Self, Vector]:
+    def after(cls, sums: PieceSumsPass, found: MomentSums) -> tuple[Self, Vector]:
         """The pass after the first one, and the cross-covariance of the features."""
-        total, n = found.sum(axis=0), sums.n
-        means = total[1:-1, 0] / n, total[0, 1:-1] / n
+        (crossing,), n = sums.layout.crossings, sums.n
+        f, g = found.sums[:, crossing.first], found.sums[:, crossing.second]
+        products = crossing.of(found.products)
+        # The last feature is the squared norm.
+        mu, nu = f.sum(axis=0) / n, g.sum(axis=0) / n
         # sum |f - mu|^2 = sum |f|^2 - n |mu|^2, about provisional means that leave mu small.
-        norms = float(total[-1, 0]), float(total[0, -1])
-        traces = [norm - n * float(mu @ mu) for norm, mu in zip(norms, means, strict=True)]
-        # sum (f - mu)(g - nu)' follows from the sums of f g', f, g and 1.
-        first, second = map(centring, means)
-        before = np.empty((sums.count, len(first), len(second)))
-        ranks, so_far = np.empty(len(before)), np.zeros_like(total)
-        for piece in sums.order:
-            before[piece] = first @ so_far[:-1, :-1] @ second.T
-            ranks[piece] = so_far[0, 0]
+        traces = [n * float(mean[-1] - mean[:-1] @ mean[:-1]) for mean in (mu, nu)]
+        before, ranks = np.empty((sums.count, len(mu), len(nu))), np.empty(sums.count)
+        so_far, rank = np.zeros(crossing.shape), 0
+        for piece in sums.order.tolist():
+            before[piece], ranks[piece] = so_far, rank
             # A run that is timed has the pieces of one block, which stand for all.
-            so_far += found[piece % len(found)]
-        cross = first @ (total[:-1, :-1] / n) @ second.T
-        return cls(sums, means, before, ranks, chance(n, traces)), cross
+            k, rows = piece % len(f), min(sums.size, n - piece * sums.size)
+            # sum (f - mu)(g - nu)' follows from the sums of f g', f, g and 1.
+            so_far += products[k] - np.outer(f[k], nu) - np.outer(mu, g[k] - rows * nu)
+            rank += rows
+        means = mu[:-1], nu[:-1]
+        cross = so_far[:-1, :-1] / n
+        return cls(sums, means, before[:, :-1, :-1], ranks, chance(n, traces)), cross
 
     @property
     def row_multiple(self) -> int:
@@ -236,17 +227,22 @@ class MartingalePass(Pass[MartingaleSums]):
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        first = self.sums.footprint(rows)
-        return replace(first, payload=self.sums.layout.nbytes + self.sums.sums_bytes, state=16)
+        layout, shape = self.sums.layout, self.sums.layout.crossings[0].shape
+        values = 2 * (math.prod(shape) + rows) + 4 * _TILE * sum(shape)
+        return Footprint(
+            layout.nbytes + self.sums.sums_bytes, layout.scratch(_TILE) + 8 * values, 16
+        )
 
     def chunk(self, block: RowBlock) -> MartingaleSums:
         """Sums over the pieces in one block."""
-        sums = np.zeros(2)
+        sums, layout = np.zeros(2), self.sums.layout
+        (crossing,) = layout.crossings
         for piece, tiles in self.sums.within(block):
             before, rank = self.before[piece].copy(), self.ranks[piece]
             for values in tiles:
-                both = zip(self.sums.features(values), self.means, strict=True)
-                first, second = (features[:, :-1] - mu for features, mu in both)
+                features = layout.features(values, np.float64)
+                both = zip((crossing.first, crossing.second), self.means, strict=True)
+                first, second = (features[:, at][:, :-1] - mean for at, mean in both)
                 for at in range(0, len(first), _COMPARED):
                     f, g = (part[at : at + _COMPARED] for part in (first, second))
                     # Rows before these, those among them, and c for each of both.
@@ -270,8 +266,8 @@ def martingale(session: Session, features: Sequence[Features]) -> tuple[Vector, 
 def martingale_steps(session: Session, features: Sequence[Features]) -> list[DriverStep | PassPlan]:
     """The passes of `martingale`, and the step between."""
     sums = PieceSumsPass.of(session, features)
-    (r, s), zero = sums.shape, np.broadcast_to(0.0, 1)
-    before = np.broadcast_to(0.0, (sums.count, r - 2, s - 2))
+    (r, s), zero = sums.layout.crossings[0].shape, np.broadcast_to(0.0, 1)
+    before = np.broadcast_to(0.0, (sums.count, r - 1, s - 1))
     second = MartingalePass(sums, (zero, zero), before, zero, 0.0)
     return [
         session.plan(sums),
@@ -423,20 +419,15 @@ class MartingalePairs:
         ]
         b = _band_rows(n, max(map(len, sides)), dtype)
         whole = [np.empty((b, len(side), n), dtype) for side in sides]
-        work_tiles = max(kernel.work_tiles for kernel in self.rows.kernels)
-        tiles = np.empty((1 + work_tiles, b * n), dtype)
         for start in range(0, n, b):
             stop = min(start + b, n)
-            scratch = tiles[:, : (stop - start) * stop].reshape(-1, stop - start, stop)
             bands = [out[: stop - start, :, :stop] for out in whole]
             for side, band, shift, ready in zip(sides, bands, shifts, prepared, strict=True):
                 for k, m in enumerate(side):
                     rows, columns = ready[k]
-                    self.rows.kernels[m].tile(
-                        rows[start:stop], columns[:stop], scratch[0], scratch[1:]
-                    )
-                    scratch[0] -= shift[k, :stop]
-                    np.subtract(scratch[0], shift[k, start:stop, None], out=band[:, k])
+                    gram = self.rows.kernels[m].gram(rows[start:stop], columns[:stop], dtype)
+                    gram -= shift[k, :stop]
+                    np.subtract(gram, shift[k, start:stop, None], out=band[:, k])
             yield start, bands
 
 

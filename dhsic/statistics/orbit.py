@@ -1045,10 +1045,6 @@ class Statistic(ABC, Generic[State]):
     def part(self, numbers: Sequence[int]) -> Self:
         """Some of the statistics."""
 
-    def ordered(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Some of the statistics in an order in which neighbours share functions."""
-        return numbers
-
     @abstractmethod
     def over(self, orbit: Orbit, cosets: range) -> Pass[State]:
         """The pass that sums for the permutations of some cosets."""
@@ -1235,7 +1231,7 @@ def _pieces(
         parts = -(-count // most)
         if piece is not None:
             parts = min(-(-piece.needed // max(allowed, 1)), count)
-        for few_numbers in _cut(statistic.ordered(numbers), parts):
+        for few_numbers in _cut(numbers, parts):
             yield from again(statistic.part(few_numbers), few_numbers, cosets)
     else:
         assert piece is not None

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
@@ -40,7 +40,6 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel, Ranked
-from dhsic.kernels.grid import Power, powers_among
 from dhsic.kernels.wrap import Found, rows_beside
 from dhsic.linalg import (
     consecutive,
@@ -68,8 +67,6 @@ Vector = NDArray[np.float64]
 Transform = NDArray[np.inexact[Any]]
 Factors = tuple[Vector | None, Vector | None]
 Pairs = Sequence[tuple[int, ...]]
-_Block = tuple[Matrix, ...]
-"""Rows of one variable: features about their provisional mean, and both arguments of the kernel."""
 
 _WIDE = 256  # features, beyond which whitening them row by row takes long
 _TILE_BYTES = 2**25  # of the features and transforms in a task
@@ -97,7 +94,6 @@ _COLUMNS = 8  # of a mean over columns, whose blocks are smaller where there are
 _MOST_BLOCKS = 256
 _LEAST_BLOCKS = 4
 _KEPT = 2**21  # values; most of them where variables have many columns
-_AT_A_TIME = 2048  # rows that are prepared
 
 
 @dataclass(frozen=True)
@@ -260,16 +256,13 @@ class Crossing(NamedTuple):
         return products[..., self.at].reshape(*products.shape[:-1], *self.shape)
 
 
-class _Place(NamedTuple):
-    """Where the products of two kernels are; sent to workers, unlike a layout with its maps."""
-
-    crossing: Crossing
-    rows: slice
-    columns: slice
-
-    def of(self, products: NDArray[Any]) -> NDArray[Any]:
-        """A view (..., D_1, D_2) of the products of two kernels, of those of all (..., P)."""
-        return self.crossing.of(products)[..., self.rows, self.columns]
+def add_products(
+    crossings: Iterable[Crossing], left: NDArray[Any], right: NDArray[Any], products: NDArray[Any]
+) -> None:
+    """Add products of features of the same rows, (..., b, D), summed over these, to (..., P)."""
+    for crossing in crossings:
+        turned = left[..., crossing.first].swapaxes(-1, -2)
+        crossing.of(products)[...] += turned @ right[..., crossing.second]
 
 
 @dataclass(frozen=True)
@@ -343,30 +336,6 @@ class Layout:
         places = consecutive(features.n_features for features in self.kernels.values())
         return dict(zip(self.kernels, places, strict=True))
 
-    @cached_property
-    def powers(self) -> dict[int, Power]:
-        """Kernels whose features are powers of those of others, see `SharedTiles`."""
-        # Kernels of one family at scales of powers of two: a tile of one is the square of
-        # another's.
-        numbers, tiles = list(self.kernels), list[tuple[Hashable, float]]()
-        for number, features in self.kernels.items():
-            phi = features.map
-            # Values are squares of one another at the same landmarks only.
-            if isinstance(phi, KernelFeatures) and phi.rows is not None:
-                kernel, exponent = phi.kernel.as_power()
-                tiles.append(((features.variable, phi.rows, kernel), exponent))
-            else:
-                tiles.append((number, 1.0))
-        return {
-            numbers[k]: Power(numbers[k], numbers[source], squarings)
-            for k, source, squarings in powers_among(tiles)
-        }
-
-    @cached_property
-    def _sources(self) -> frozenset[int]:
-        """Kernels that others are powers of."""
-        return frozenset(power.source for power in self.powers.values())
-
     @property
     def n_features(self) -> int:
         """Those that are summed, D."""
@@ -404,19 +373,14 @@ class Layout:
             for scale in ("columns", "orders", kernel.scale)
         }
         ordered = 8 * sum(ranked.values())
-        held = sum(self.kernels[k].n_features for k in self._sources)
-        return largest + rows * (ordered + self.dtype.itemsize * (self.n_features + held))
+        return largest + rows * (ordered + self.dtype.itemsize * self.n_features)
 
     def view(self, pair: tuple[int, ...], products: NDArray[Any]) -> NDArray[Any]:
         """A view (..., D_1, D_2) of the products of two kernels, of those of all (..., P)."""
-        return self.place(pair).of(products)
-
-    def place(self, pair: tuple[int, ...]) -> _Place:
-        """Where the products of two kernels are."""
         crossing, (first, second) = self._crossing_of[pair], (self.places[k] for k in pair)
         i, j = first.start - crossing.first.start, second.start - crossing.second.start
         rows, columns = first.stop - first.start, second.stop - second.start
-        return _Place(crossing, slice(i, i + rows), slice(j, j + columns))
+        return crossing.of(products)[..., i : i + rows, j : j + columns]
 
     def features(self, values: Sequence[NDArray[Any]], dtype: DTypeLike | None = None) -> Matrix:
         """Those that are summed, of rows of all variables, shape (b, D)."""
@@ -426,33 +390,19 @@ class Layout:
         return out
 
     def raw(self, values: Sequence[NDArray[Any]]) -> Iterator[tuple[int, Features, Matrix]]:
-        """All phi - c of every kernel, shape (b, D_k).
-
-        Those of a kernel that is a power of a wider one follow from that one's.
-        """
-        held: dict[int, Matrix] = {}
+        """All phi - c of every kernel, shape (b, D_k)."""
         found: dict[int, Found] = {}
-        # Each after the one that it is a power of.
-        for number in [*(k for k in self.kernels if k not in self.powers), *self.powers]:
-            features, power = self.kernels[number], self.powers.get(number)
+        for number, features in self.kernels.items():
             x, phi = values[features.variable], features.map
-            if power:
-                whole = power.of(held[power.source])
-            elif isinstance(phi, KernelFeatures):
+            if isinstance(phi, KernelFeatures):
                 # To find the ranks of a column takes longer than any kernel of them.
                 beside = found.setdefault(features.variable, {})
                 rows = rows_beside(phi.kernel, x, phi.dtype, beside)
-                whole = phi.of_rows(rows, single=x.shape[1] == 1)
+                whole = phi.kernel.gram(rows, phi.columns, phi.dtype)
             else:
                 whole = phi(x)
-            if number in self._sources:
-                # Powers are taken of the values themselves, before their mean is taken off.
-                held[number] = whole
-                # A copy, since other kernels are still to be made of these values.
-                yield number, features, whole - features.centre
-            else:
-                whole -= features.centre
-                yield number, features, whole
+            whole -= features.centre
+            yield number, features, whole
 
 
 def _runs(numbers: Sequence[int], order: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
@@ -539,31 +489,16 @@ class OuterStatistic(Statistic["OuterSums"]):
         pairs = [self.pairs[c] for c in numbers]
         beside = [self.beside[c] for c in numbers] if self.beside else ()
         unbiased = self.unbiased and 0 in numbers
-        return self._alike(pairs=pairs, unbiased=unbiased, beside=beside)
+        return replace(self, pairs=pairs, unbiased=unbiased, beside=beside)
 
     def bare(self) -> Self:
         """The same without sums of blocks of rows."""
-        return self if self.blocks == 1 else self._alike(blocks=1)
-
-    def _alike(self, **changed: Any) -> Self:
-        """With the same features whitened row by row."""
-        other = replace(self, **changed)
-        other.__dict__["_columns"] = self._columns
-        return other
+        return self if self.blocks == 1 else replace(self, blocks=1)
 
     def largest(self) -> Self:
         """The one of the most products."""
         counts = [math.prod(self.features[k].n_summed for k in pair) for pair in self.pairs]
         return self.part([counts.index(max(counts))])
-
-    def ordered(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Those with one kernel of the variable that has the more features, one after another."""
-        counts = [
-            sum(self.features[k].n_summed for k in {self.pairs[c][side] for c in numbers})
-            for side in (0, 1)
-        ]
-        longer = int(counts[1] > counts[0])
-        return sorted(numbers, key=lambda c: (self.pairs[c][longer], self.pairs[c]))
 
     @property
     def adds(self) -> bool:
@@ -616,15 +551,6 @@ class OuterStatistic(Statistic["OuterSums"]):
         """A pair of which more is told, and both kernels with themselves where that is."""
         return [pair, *((k, k) for k in pair if self.own)] if pair else []
 
-    @cached_property
-    def _columns(self) -> dict[int, int]:
-        """Features, for every kernel, of all those that it has pairs with."""
-        others: dict[int, set[int]] = {}
-        for first, second in self.pairs:
-            others.setdefault(first, set()).add(second)
-            others.setdefault(second, set()).add(first)
-        return {k: sum(self.features[o].n_summed for o in some - {k}) for k, some in others.items()}
-
     def _carried(self, k: int, matrices: int) -> Features:
         """The features of a kernel, whitened row by row where that is quicker than afterwards.
 
@@ -633,9 +559,10 @@ class OuterStatistic(Statistic["OuterSums"]):
         features, matrix = self.features[k], self.features[k].matrix
         d, dtype = features.n_summed, features.map.dtype
         if matrix is None and features.factor is not None:
-            # Fewer rows than columns of the cross-covariances that it has are quicker to whiten. Of
-            # all of them, so that the digits are the same however much a pass takes.
-            few_rows = 2 * self.session.n <= matrices * self._columns.get(k, 0)
+            # Fewer rows than columns of cross-covariances are quicker to whiten. Of those with all
+            # other kernels, so that the digits are the same however much a pass takes.
+            columns = sum(one.n_summed for one in self.features) - d
+            few_rows = 2 * self.session.n <= matrices * columns
             single = dtype == np.float32 and d <= _WIDE
             matrix = features.inverse if single or few_rows else None
         return features.carried(None if matrix is None else matrix.astype(dtype, copy=False))
@@ -660,8 +587,8 @@ class OuterStatistic(Statistic["OuterSums"]):
 
         def measured(cross: Matrix, pairs: Pairs, layout: Layout) -> Vector:
             factors = tuple((factor[first], factor[second]) for first, second in pairs)
-            places = tuple(map(layout.place, pairs))
-            sizes_of = _PermutedSizes(cross, places, factors, self.measure.size)
+            views = tuple(layout.view(pair, cross) for pair in pairs)
+            sizes_of = _PermutedSizes(views, factors, self.measure.size)
             if cross.nbytes <= _SERIAL_BYTES:
                 return sizes_of(range(len(cross)))
             return np.concatenate(session.map("solve", sizes_of, len(cross)))
@@ -738,30 +665,26 @@ class _PermutedSizes:
 
     Parameters
     ----------
-    cross : ndarray, shape (N, P)
-        Cross-covariances of the features of all pairs.
-    places : tuple of _Place
-        Where those of every pair are.
+    cross : tuple of ndarray, shapes (N, D_1, D_2)
+        Cross-covariances of the features of every pair.
     factors : tuple of (ndarray or None, ndarray or None)
         L that still whiten them.
     size : callable
         That of a `Measure`.
     """
 
-    cross: Matrix
-    places: tuple[_Place, ...]
+    cross: tuple[Matrix, ...]
     factors: tuple[Factors, ...]
     size: Callable[[Matrix], Vector]
 
     def __call__(self, permutations: range) -> Vector:
         """Sizes under some of the permutations, shape (permutations, pairs)."""
-        cross = self.cross[permutations.start : permutations.stop]
-        sizes = np.empty((len(cross), len(self.places)))
-        for c, (place, factors) in enumerate(zip(self.places, self.factors, strict=True)):
-            whole = place.of(cross)
-            for at in _slices(len(whole), max(1, _SLAB_BYTES // (8 * math.prod(whole.shape[1:])))):
+        sizes = np.empty((len(permutations), len(self.cross)))
+        for c, (cross, factors) in enumerate(zip(self.cross, self.factors, strict=True)):
+            some = cross[permutations.start : permutations.stop]
+            for at in _slices(len(some), max(1, _SLAB_BYTES // (8 * math.prod(some.shape[1:])))):
                 # In float64, since whitening magnifies what rounding leaves.
-                slab = whole[at].astype(np.float64, copy=False)
+                slab = some[at].astype(np.float64, copy=False)
                 sizes[at, c] = self.size(whiten(slab, factors))
         return sizes
 
@@ -859,9 +782,7 @@ class Apart:
         for at in _slices(rows.shape[1], _BATCH_ROWS):
             some = rows[:, at]
             means += some.sum(axis=1, dtype=np.float64)
-            for crossing in self.layout.crossings:
-                left = some[..., crossing.first].swapaxes(1, 2)
-                crossing.of(products)[...] += left @ some[..., crossing.second]
+            add_products(self.layout.crossings, some, some, products)
 
     def covariances(self, sums: OuterSums) -> Vector:
         """Of all rows, and where there are several blocks without each, shape (1 + B, P).
@@ -876,12 +797,10 @@ class Apart:
             return np.concatenate([total, *others])
 
         n = deleted(self.rows[:, None])
-        means: Vector = deleted(sums.means) / n
+        means = (deleted(sums.means) / n)[:, None]
         products: Vector = deleted(sums.apart)
         products /= n
-        for crossing in self.layout.crossings:
-            left, right = means[:, crossing.first], means[:, crossing.second]
-            crossing.of(products)[...] -= left[:, :, None] * right[:, None]
+        add_products(self.layout.crossings, -means, means, products)
         return products
 
 
@@ -1000,11 +919,10 @@ class OuterPass(PermutedPass[OuterSums]):
         the same for all, which is to say at frequency 0. They are in the precision of the features,
         as the transforms of those are.
         """
-        n, shifts = self.groups.n, self.orbit.n_shifts
-        for crossing in self.layout.crossings:
-            product = np.outer(sums.sums[crossing.first], sums.sums[crossing.second])
-            # The same at every shift, which in the transform is all at frequency 0.
-            crossing.of(sums.cross)[:, 0] -= shifts / n * product
+        n, total = self.groups.n, sums.sums[None]
+        # The same at every shift, which in the transform is all at frequency 0.
+        scaled = -self.orbit.n_shifts / n * total
+        add_products(self.layout.crossings, scaled, total, sums.cross[:, 0])
         cross = self._transformed_back(sums.cross) if self.orbit.shifted else sums.cross.real
         cross /= n
         return cross.reshape(-1, cross.shape[2])
@@ -1123,8 +1041,7 @@ class OuterPass(PermutedPass[OuterSums]):
         for number, one, raw in layout.raw(values):
             one.write(raw, features[:, layout.places[number]])
             # The bound on rounding needs the features before they are whitened.
-            squares = np.vecdot(raw.T, raw.T) if raw.flags.f_contiguous else squared_norms(raw)
-            sums.raw[layout.raw_places[number]] += squares
+            sums.raw[layout.raw_places[number]] += squared_norms(raw)
         sums.sums[:] += _group_sums(features, b).sum(axis=0)
         squares = _group_sums(np.square(features), b)
         firsts = [place.start for place in layout.places.values()]
@@ -1158,9 +1075,8 @@ class OuterPass(PermutedPass[OuterSums]):
         sums.sums[:] += features.sum(axis=0)
         rows = features[None, :, self.apart.columns]
         self.apart.add_blocks(rows, sums.means[-1:], sums.apart[-1:])
-        for crossing in self.layout.crossings:
-            product = features[:, crossing.first].T @ features[:, crossing.second]
-            crossing.of(sums.cross)[:, 0] += self.orbit.n_shifts * product
+        scaled = self.orbit.n_shifts * features
+        add_products(self.layout.crossings, scaled, features, sums.cross[:, 0])
 
 
 def _slices(count: int, step: int) -> Iterator[slice]:
@@ -1258,13 +1174,12 @@ class MomentsPass(Pass[MomentSums]):
     def _add_features(self, features: Matrix, weights: Vector, sums: MomentSums) -> None:
         weighted = features if self.squares is None else features * weights
         sums.sums[:] += weighted.sum(axis=0)
-        for crossing in self.layout.crossings:
-            products = weighted[:, crossing.first].T @ features[:, crossing.second]
-            crossing.of(sums.products)[:] += products
+        add_products(self.layout.crossings, weighted, features, sums.products)
 
     def _add_products(self, features: Matrix, weights: Vector, sums: MomentSums) -> None:
         (crossing,) = self.layout.crossings
-        first, second = (with_constant(features[:, at]) for at in (crossing.first, crossing.second))
+        parts = features[:, crossing.first], features[:, crossing.second]
+        first, second = (np.insert(part, 0, 1.0, axis=1) for part in parts)
         sums.sums[:] += (first.T @ (weights * second)).ravel()
         # Terms enter the law by their squares, each over the part of its variance that is left.
         first *= weights / np.sqrt(self.left(weights))
@@ -1273,10 +1188,11 @@ class MomentsPass(Pass[MomentSums]):
         rows = row_products(first.astype(np.float32), second.astype(np.float32))
         sums.products[:] += (rows.T @ rows).ravel()
 
-    def of(self, sums: MomentSums) -> list[tuple[Vector, Vector]]:
-        """Of every crossing sums of its first functions, and of its products."""
-        each = self.layout.crossings
-        return [(sums.sums[one.first], one.of(sums.products)) for one in each]
+    def of(self, sums: MomentSums) -> Iterator[tuple[Vector, Vector]]:
+        """Means and covariance of the functions of every crossing of some with themselves."""
+        for crossing in self.layout.crossings:
+            means = sums.sums[crossing.first] / self.n
+            yield means, crossing.of(sums.products) / self.n - np.outer(means, means)
 
     def left(self, weights: Vector) -> Vector:
         """The variance that is left of an error of variance 1 about the weighted mean, as weights.
@@ -1367,9 +1283,8 @@ def second_moments(
     run, made, reduction = _reduction(session, features, pairs, norms=norms)
     sums, n = run.reduce(reduction), session.n
     means, values = sums.sums / n, sums.products / n
-    for crossing in reduction.layout.crossings:
-        # E f h' - E f E h', where both means are small, since features are about provisional ones.
-        crossing.of(values)[:] -= np.outer(means[crossing.first], means[crossing.second])
+    # E f h' - E f E h', where both means are small, since features are about provisional ones.
+    add_products(reduction.layout.crossings, -means[None], means[None], values)
     return FeatureMoments(reduction.layout, means, values, made)
 
 
@@ -1414,11 +1329,6 @@ def laid_out(
     if norms:
         features = [replace(f, matrix=f.by_row, normed=True) for f in features]
     return features, Layout.of({k: f.carried(f.matrix) for k, f in enumerate(features)}, pairs)
-
-
-def with_constant(features: Matrix) -> Matrix:
-    """(1, phi) of rows, from phi (b, r)."""
-    return np.insert(features, 0, 1.0, axis=1)
 
 
 def centring(means: Vector) -> Vector:
@@ -1505,20 +1415,15 @@ class KeptBlocks:
         Those of the pass.
     dims : tuple of int
         Columns of every variable.
-    itemsize : int
-        Bytes of a value.
     """
 
     groups: RowGroups
     dims: tuple[int, ...]
-    itemsize: int
 
     @classmethod
     def of(cls, session: Session, groups: RowGroups | None = None) -> Self:
         """Those of the variables of a session; where no pass keeps them of groups of all rows."""
-        groups = groups or Groups.of(session.n, _GROUP, session.seed)
-        pairs = zip(session.sources, session.dims, strict=True)
-        return cls(groups, session.dims, min(8, max(source.row_bytes // d for source, d in pairs)))
+        return cls(groups or Groups.of(session.n, _GROUP, session.seed), session.dims)
 
     @property
     def rows(self) -> int:
@@ -1550,10 +1455,10 @@ class KeptBlocks:
         return min(self.groups.count, _MOST_BLOCKS, max(_LEAST_BLOCKS, held))
 
     def nbytes(self, rows: int) -> int:
-        """Bytes of what is kept of so many rows."""
+        """Bytes of what is kept of so many rows, at most."""
         # Blocks lie evenly, so that a share of the rows has that share of them.
         blocks = min(self.count, math.ceil(self.count * rows / self.groups.n))
-        return blocks * self.rows * sum(self.dims) * self.itemsize
+        return 8 * blocks * self.rows * sum(self.dims)
 
     @cached_property
     def _numbers(self) -> NDArray[np.intp]:
@@ -1562,9 +1467,8 @@ class KeptBlocks:
     def rows_of(self, block: GroupBlock) -> NDArray[Any]:
         """Those among a run of groups, shape (blocks, rows, columns of all variables)."""
         first, last = block.first, block.first + block.n_groups
-        # Those of the groups of this run.
-        numbers = self._numbers[np.searchsorted(self._numbers, first) :]
-        numbers = numbers[: np.searchsorted(numbers, last)] - first
+        of_run = (self._numbers >= first) & (self._numbers < last)
+        numbers = self._numbers[of_run] - first
         at = numbers[:, None] * self.groups.size + np.arange(self.rows)
         return np.concatenate([x[at] for x in block.values], axis=2)
 
@@ -1590,13 +1494,11 @@ def block_means(
     kept : ndarray, shape (blocks, rows, columns of all variables)
         These.
     """
-    rows, terms = blocks.rows_for(features), list[tuple[float, ...]]()
-    step = max(1, _AT_A_TIME // rows)
-    # Rows of several blocks are prepared together.
-    for at in range(0, len(kept), step):
-        some = np.split(kept[at : at + step, :rows], np.cumsum(blocks.dims)[:-1], axis=2)
-        prepared = [_prepared(one, some[one.variable]) for one in features]
-        terms += [_of_block(features, both) for both in zip(*prepared, strict=True)]
+    rows, columns = blocks.rows_for(features), consecutive(blocks.dims)
+    terms = [
+        _of_block(features, [block[:rows, columns[one.variable]] for one in features])
+        for block in kept
+    ]
     means: list[float] = np.mean(terms, axis=0).tolist()
     return means
 
@@ -1622,49 +1524,32 @@ def sampled_hsic(features: Features) -> float:
 def unbiased_step(session: Session, features: Sequence[Features]) -> DriverStep:
     """The bytes of `block_means` for the dearest pair of kernels."""
     blocks, itemsize = KeptBlocks.of(session), session.dtype.itemsize
-    b, by_variable = blocks.rows, dict[int, int]()
+    b, each = blocks.rows, list[int]()
     for one in features:
         kernel = _kernel(one)
-        width = kernel.width(session.dims[one.variable])
-        bytes_ = b * (itemsize * (2 + kernel.work_tiles) * b + 3 * 8 * one.n_features)
-        bytes_ += max(b, _AT_A_TIME) * itemsize * 2 * (one.n_features + width)
-        by_variable[one.variable] = max(by_variable.get(one.variable, 0), bytes_)
-    # Of a chain a pair is of any two variables.
-    dearest = sum(sorted(by_variable.values())[-2:])
-    return DriverStep(ESTIMATE, dearest + blocks.nbytes(session.n))
+        values = one.n_features + kernel.width(session.dims[one.variable])
+        tiles = itemsize * ((2 + kernel.work_tiles) * b + 2 * values)
+        each.append(b * (tiles + 3 * 8 * one.n_features))
+    return DriverStep(ESTIMATE, 2 * max(each) + blocks.nbytes(session.n))
 
 
-def _prepared(features: Features, values: NDArray[Any]) -> Iterator[_Block]:
-    """One variable in every block (blocks, b, d): its features, rows and columns for the kernel."""
-    x, b = values.reshape(-1, values.shape[2]), values.shape[1]
-    whole = (
-        features.map(x) - features.centre,
-        *_kernel(features).rows_and_columns(x, features.map.dtype),
-    )
-    for start in range(0, len(x), b):
-        yield tuple(values_of[start : start + b] for values_of in whole)
-
-
-def _of_block(features: Sequence[Features], blocks: Sequence[_Block]) -> tuple[float, ...]:
-    """Terms that a block adds to the estimate of a pair of kernels.
+def _of_block(features: Sequence[Features], block: Sequence[Matrix]) -> tuple[float, ...]:
+    """Terms that the rows of a block, of both variables, add to the estimate of a pair of kernels.
 
     They are the unbiased HSIC of the kernels less that of the features; the mean of the products of
     the squared norms of both features about their means; and the means of either.
     """
-    (raw, *_), _ = blocks
-    b = len(raw)
-    summed = [
-        one.summed(values.astype(np.float64))
-        for one, (values, *_) in zip(features, blocks, strict=True)
-    ]
+    b, pairs = len(block[0]), list(zip(features, block, strict=True))
+    summed = [one.summed((one.map(x) - one.centre).astype(np.float64)) for one, x in pairs]
     first, second = (values - values.mean(axis=0) for values in summed)
     # k_i and q_i, the squared norms about the mean, see `_of_features`.
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
+    prepared = [_kernel(one).rows_and_columns(x, one.map.dtype) for one, x in pairs]
     grams = [
-        _kernel(one).gram(rows, columns, rows.dtype)
-        for one, (_, rows, columns) in zip(features, blocks, strict=True)
+        _kernel(one).gram(*both, one.map.dtype)
+        for one, both in zip(features, prepared, strict=True)
     ]
     # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
     whole = float(np.vdot(u_centred(grams[0]), grams[1])) / (b * (b - 3))

@@ -778,9 +778,8 @@ class LimitLaws(Statistic[MomentSums]):
     def values(self, session: Session, reduction: MomentsPass, sums: MomentSums) -> Permuted:
         """The statistics; laws are what is told of the data."""
         n, tested = session.n, list[tuple[float, Distribution]]()
-        for (plain, squares), whiten in zip(reduction.of(sums), self.whiten, strict=True):
-            u = plain / n
-            covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
+        for (u, second), whiten in zip(reduction.of(sums), self.whiten, strict=True):
+            covariance = whiten(whiten(second * (n / (n - 2))).T)
             check_no_overflow(covariance)
             law: Distribution
             if isinstance(self.null, Spectral):
