@@ -181,7 +181,7 @@ class Estimator(ABC):
         # Of more variables than it takes, each pair is tested by itself.
         m = len(session.sources)
         if min(m, self.most_variables or m) == 2:
-            return Shifts(n_resamples), "exact for exchangeable rows"
+            return Shifts(), "exact for exchangeable rows"
         return Permutation(n_resamples), "exact where all variables but one are exchangeable"
 
     def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:

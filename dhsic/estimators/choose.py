@@ -22,6 +22,7 @@ from dhsic._validation import (
     check_choice,
     check_integer,
     name_methods,
+    named_arguments,
     nearest,
     shown,
 )
@@ -451,8 +452,6 @@ def run_null(
 # --- estimators and nulls by name
 
 
-# As many as in the experiments of Kalinke and Szabo (2023), section 5.
-_RESAMPLES = 250
 _EXACT_RESAMPLES = 999  # a smallest p-value of 1/1,000
 _LIMIT_OF_WEIGHTS = (
     "asymptotic: the limit law for independent draws with weights, by the second moments of the "
@@ -613,13 +612,9 @@ def find_null(
         names = [cls.name for cls in supported]
         if isinstance(null, str) and null == "auto":
             # As for freely exchangeable rows; what restricts them comes after.
-            chosen, reason = estimator.choose_null(session, n_resamples or _RESAMPLES)
+            chosen, reason = estimator.choose_null(session, _EXACT_RESAMPLES)
             if session.moves is not None and session.moves.serial:  # whose rows no one permutes
-                chosen = Shifts(n_resamples or _RESAMPLES)
-            if isinstance(chosen, Resampling):
-                permutes = isinstance(chosen, Permutation)
-                usual = _EXACT_RESAMPLES if permutes else type(chosen)().n_resamples
-                chosen = replace(chosen, n_resamples=usual)
+                chosen = Shifts()
         elif isinstance(null, str) and null in names:
             # Made without options: with some, a value is to be given.
             chosen = NULLS[null]()
@@ -962,7 +957,8 @@ _RESERVED = ("auto", "columns", "none")
 _ADDED: dict[str, type[Any]] = {}
 
 
-def register(extension: Class | None = None, /, **told: Any) -> Class:
+@named_arguments
+def register(extension: Class) -> Class:
     """Register a class under its name: a kernel, a null distribution or an estimator.
 
     The name is the attribute `name` of the class. It works in `independence_test`, `plan`, `hsic`
@@ -983,8 +979,6 @@ def register(extension: Class | None = None, /, **told: Any) -> Class:
         `dhsic.estimators.Functions` or, for other statistics, `dhsic.estimators.Estimator`:
         attributes are the supported `nulls`, by name or class, the largest number of variables,
         `most_variables`, and the growth of time with the rows, `cost`.
-    **told
-        Not supported: set attributes of the class.
 
     Returns
     -------
@@ -994,7 +988,7 @@ def register(extension: Class | None = None, /, **told: Any) -> Class:
     Raises
     ------
     InvalidArgumentError
-        The name is taken or not valid, the class lacks a method, or an argument is given.
+        The name is taken or not valid, or the class lacks a method.
 
     Examples
     --------
@@ -1015,13 +1009,6 @@ def register(extension: Class | None = None, /, **told: Any) -> Class:
            [-1.,  1.]])
     >>> dhsic.unregister("cosine")
     """
-    if told or extension is None:
-        got = f"{', '.join(told) or 'nothing'} for {getattr(extension, '__name__', 'no class')}"
-        msg = (
-            f"register takes the class alone, got {got}: make it an attribute of the class, as "
-            f"{next(iter(told), 'nulls')} = ..., and write @dhsic.register above it"
-        )
-        raise InvalidArgumentError(msg)
     kind, add = _kind_of_class(extension)
     name = _checked_name(extension, kind)
     add(extension)
