@@ -961,15 +961,6 @@ class Placed(NamedTuple):
     """Shapes (J, d_m)."""
 
 
-def _moments(values: Sequence[Vector]) -> tuple[list[Vector], list[Vector], list[Vector], Vector]:
-    """Kernel values about their means, the means, the covariances and u, from values (n, J)."""
-    means = [k.mean(axis=0) for k in values]
-    about = [_about(k, c) for k, c in zip(values, means, strict=True)]
-    # With 1 / n, as the covariances of the rows that are tested.
-    covariances = [a.T @ a / len(a) for a in about]
-    return about, means, covariances, expanded(about, means)[0].mean(axis=0)
-
-
 def _about(values: Vector, means: Vector) -> Vector:
     """About the means; 0 where all rows are the same but for rounding."""
     about = values - means
@@ -1074,9 +1065,7 @@ class Training:
         """- log(T / n), with its gradient: 0 where a kernel has none."""
         placed = self.placed(moved)
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
-            grams = [kernel(x, z) for kernel, z, x in zip(*placed, self.rows, strict=True)]
-            about, means, covariances, u = _moments(grams)
-            norm = Norm.of(covariances, means, self.regularisation)
+            grams, about, means, covariances, u, norm = self._measured(placed)
             # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
             a = norm.whitening.T @ (norm.whitening @ u)
             # t is the mean of the diagonal of S, so that dt is spread over the diagonal.
@@ -1093,6 +1082,19 @@ class Training:
         if value <= 0.0 or not np.isfinite(whole).all():
             return math.inf, np.zeros_like(moved)
         return -math.log(value), -whole / value
+
+    def _measured(self, placed: Placed) -> tuple[list[Vector], list[Vector], list[Vector], Any, Any]:
+        """Values of the kernels, these about their means, the means, their covariances, and more.
+
+        That is u and the norm of it.
+        """
+        grams = [kernel(x, z) for kernel, z, x in zip(*placed, self.rows, strict=True)]
+        means = [gram.mean(axis=0) for gram in grams]
+        about = [_about(gram, mean) for gram, mean in zip(grams, means, strict=True)]
+        # With 1 / n, as the covariances of the rows that are tested.
+        covariances = [a.T @ a / len(a) for a in about]
+        u = expanded(about, means)[0].mean(axis=0)
+        return grams, about, means, covariances, u, Norm.of(covariances, means, self.regularisation)
 
     def way(self, drawn: Sequence[NDArray[np.intp]], factor: float) -> list[Vector]:
         """From the best of some rows upwards; nothing where none has a statistic."""
@@ -1125,9 +1127,8 @@ class Training:
     def value(self, placed: Placed) -> float:
         """T / n, 0 where there is none."""
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
-            grams = [kernel(x, z) for kernel, z, x in zip(*placed, self.rows, strict=True)]
-            _, means, covariances, u = _moments(grams)
-            value = float(Norm.of(covariances, means, self.regularisation)(u))
+            *_, u, norm = self._measured(placed)
+            value = float(norm(u))
         return value if math.isfinite(value) else 0.0
 
     @cached_property
