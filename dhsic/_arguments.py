@@ -40,18 +40,23 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, Null
 from dhsic.estimators.base import Estimate
 from dhsic.estimators.choose import (
+    ChainMethod,
+    Intervals,
+    Method,
     Planner,
     Runner,
+    Stages,
     choose_estimator,
     described_plan,
     draws_replicates,
     find_estimator,
     find_null,
+    keeping,
     plan_once,
     planned,
     takes_variables,
+    usual_grid,
 )
-from dhsic.estimators.program import ChainMethod, Intervals, Method, Stages, keeping, usual_grid
 from dhsic.io.open import names_of, open_labelled_data
 from dhsic.io.urls import Folder
 from dhsic.io.variables import GapTreatment, count_gaps, held_sources, read_weights

@@ -39,8 +39,7 @@ from dhsic.estimators.base import (
     guard_martingales,
     plan_of,
 )
-from dhsic.estimators.choose import choose_pairs, find_null
-from dhsic.estimators.program import Intervals, keeping
+from dhsic.estimators.choose import Intervals, choose_pairs, find_null, keeping
 from dhsic.io.variables import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel

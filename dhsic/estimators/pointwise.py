@@ -1083,11 +1083,8 @@ class Training:
             return math.inf, np.zeros_like(moved)
         return -math.log(value), -whole / value
 
-    def _measured(self, placed: Placed) -> tuple[list[Vector], list[Vector], list[Vector], Any, Any]:
-        """Values of the kernels, these about their means, the means, their covariances, and more.
-
-        That is u and the norm of it.
-        """
+    def _measured(self, placed: Placed) -> tuple[Any, ...]:
+        """Values of kernels, these about their means, the means, covariances, u and its norm."""
         grams = [kernel(x, z) for kernel, z, x in zip(*placed, self.rows, strict=True)]
         means = [gram.mean(axis=0) for gram in grams]
         about = [_about(gram, mean) for gram, mean in zip(grams, means, strict=True)]
