@@ -419,7 +419,7 @@ def _estimator_as_given(
     """The estimator of so many variables as given; None where it is left open."""
     if isinstance(estimator, str) and estimator == "auto":
         return None
-    return find_estimator(estimator, session, n_variables)[0]
+    return find_estimator(estimator, session, n_variables)
 
 
 def _single(

@@ -271,7 +271,7 @@ def choose_estimator(
 
     name = estimator if isinstance(estimator, str) else ""
     if name != "auto":
-        chosen, reason = find_estimator(estimator, session, len(combinations.chosen[0]))
+        chosen = find_estimator(estimator, session, len(combinations.chosen[0]))
         if combinations.features and not chosen.ranks:
             msg = (
                 "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', "
@@ -280,10 +280,10 @@ def choose_estimator(
             )
             raise InvalidArgumentError(msg)
         if not name:
-            return Choice(chosen, combinations, reason)
+            return Choice(chosen, combinations, AS_ASKED)
         # What neither of CKA can do is refused with the name that was given.
         if name != CKA.name or not (combinations.plain and unbiased):
-            return first(_sizes(chosen, kernels(), n), reason)
+            return first(_sizes(chosen, kernels(), n), AS_ASKED)
     if session.weights is not None:
         return first(_for_estimates(session, combinations), "rows have weights")
     # Two variables have features of their own, of which all pairs are compared; more have tuples.
@@ -304,7 +304,7 @@ def choose_estimator(
         if name == CKA.name:
             return first(_sizes(quick, kernels(), n), why)
         if pairs:
-            return first(_of_pairs(combinations, n), why)
+            return first(_sizes(features_of_pairs(n), [(combinations, "")], n), why)
         if estimates:
             return first(_for_estimates(session, combinations), why)
         if tested:
@@ -341,7 +341,7 @@ def _most_rows(dims: Sequence[int], null: str | None, combinations: Combinations
 
 
 def choose_among(
-    names: Sequence[str],
+    estimators: Sequence[str | Estimator],
     session: Session,
     combinations: Combinations,
     planner: Planner,
@@ -351,7 +351,7 @@ def choose_among(
 
     Parameters
     ----------
-    names : sequence of str
+    estimators : sequence of str or Estimator
         The better first; all pairs of rows are left out where there are many and other names.
     session, combinations, planner, runner
         As for `choose_estimator`.
@@ -361,23 +361,17 @@ def choose_among(
     Choice
         As asked, where it is the first with all its landmarks or features.
     """
-    few = [name for name in names if name != VHSIC.name or session.n <= _PAIRS_AMONG]
-    estimators = [find_estimator(name, session)[0] for name in few or names]
-    kernels = [(combinations, "")]
-    offered = [some for one in estimators for some in _sizes(one, kernels, session.n)]
-    why = AS_ASKED if few == list(names) else f"more than {_PAIRS_AMONG:,} rows"
+    few = [one for one in estimators if one != VHSIC.name or session.n <= _PAIRS_AMONG]
+    m, kernels = len(combinations.chosen[0]), [(combinations, "")]
+    found = [find_estimator(one, session, m) for one in few or estimators]
+    offered = [some for one in found for some in _sizes(one, kernels, session.n)]
+    why = AS_ASKED if few == list(estimators) else f"more than {_PAIRS_AMONG:,} rows"
     return _choose_that_fits(session, planner, runner, offered, why)
 
 
-def choose_pairs(
-    session: Session, combinations: Combinations, planner: Planner, runner: Runner | None = None
-) -> Choice:
-    """Principal features of pairs that are each measured by itself, as of two variables.
-
-    With as many landmarks as fit the memory and the time, 256 or fewer.
-    """
-    offered = _of_pairs(combinations, session.n)
-    return _choose_that_fits(session, planner, runner, offered, AS_ASKED)
+def features_of_pairs(n: int) -> NystromHSIC:
+    """Principal features of n rows, for pairs of variables that are each measured by itself."""
+    return NystromHSIC(min(_LANDMARKS, n), n_features="auto")
 
 
 # --- what may be taken: lists of choices, the better first, in each the largest first
@@ -403,12 +397,6 @@ def _principal(kernels: _Kernels, n: int) -> list[list[Choice]]:
         ]
         for some, which in kernels
     ]
-
-
-def _of_pairs(combinations: Combinations, n: int) -> list[list[Choice]]:
-    """Principal features of pairs of kernels that are each measured by itself."""
-    features = NystromHSIC(min(_LANDMARKS, n), n_features="auto")
-    return _sizes(features, [(combinations, "")], n)
 
 
 def _sizes(
@@ -522,10 +510,8 @@ def _named(listed: Any, known: Mapping[str, Any]) -> list[Any]:
     return [known.get(one) if isinstance(one, str) else one for one in one_by_one]
 
 
-def find_estimator(
-    estimator: Any, session: Session, n_variables: int | None = None
-) -> tuple[Estimator, str]:
-    """The estimator of a name, or the value itself, and why this one.
+def find_estimator(estimator: Any, session: Session, n_variables: int | None = None) -> Estimator:
+    """The estimator of a name, or the value itself.
 
     It is one of so many variables: two for the stages of a chain, all where not given.
 
@@ -569,7 +555,8 @@ def find_estimator(
             f"'nystrom-hsic', got {estimator.name!r}: take one of them, or missing='drop'"
         )
         raise InvalidArgumentError(msg)
-    return estimator, AS_ASKED
+    found: Estimator = estimator
+    return found
 
 
 def takes_variables(estimator: Estimator | type[Estimator], count: int) -> bool:
