@@ -566,9 +566,7 @@ def read_kernel(kernel: Any) -> Kernel | None:
         return parse(kernel)
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
-    made = isinstance(kernel, type) and issubclass(kernel, Kernel)
-    got = f"the class: write {kernel.__name__}()" if made else shown(kernel)
-    msg = f"kernels must be names or Kernel values, got {got}"
+    msg = f"kernels must be names or Kernel values, got {shown(kernel)}"
     raise InvalidArgumentError(msg)
 
 

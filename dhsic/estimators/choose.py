@@ -523,10 +523,6 @@ def find_estimator(estimator: Any, session: Session, n_variables: int | None = N
     if isinstance(estimator, str):
         estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
     if type(estimator) not in ESTIMATORS.values():
-        if isinstance(estimator, type):
-            # A class by mistake: the message says how to make a value of it.
-            msg = f"estimator must be a value, got the class: write {estimator.__name__}()"
-            raise InvalidArgumentError(msg)
         classes = ", ".join(cls.__name__ for cls in ESTIMATORS.values())
         msg = (
             f"estimator must be a name or one of {classes}, got {shown(estimator)}: dhsic.register "
@@ -725,13 +721,10 @@ def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Move
 
 def _unavailable(null: object, estimator: Estimator, names: Sequence[str]) -> InvalidArgumentError:
     """The error of a null that an estimator does not have."""
-    if isinstance(null, type) and null in NULLS.values():
-        msg = f"null must be a value, got the class: write {null.__name__}()"
-        return InvalidArgumentError(msg)
     name = null if isinstance(null, str) else getattr(null, "name", None)
     if name is None and isinstance(null, FromReplicates):
         name = type(null).__name__
-    if name is None:
+    if name is None or isinstance(null, type):
         msg = f"null must be a name, or a value as of dhsic.Permutation, got {shown(null)}"
         return InvalidArgumentError(msg)
     *most, last = ["auto", *names]
