@@ -40,18 +40,23 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, Null
 from dhsic.estimators.base import Estimate
 from dhsic.estimators.choose import (
+    ChainMethod,
+    Intervals,
+    Method,
     Planner,
     Runner,
+    Stages,
     choose_estimator,
     described_plan,
     draws_replicates,
     find_estimator,
     find_null,
+    keeping,
     plan_once,
     planned,
     takes_variables,
+    usual_grid,
 )
-from dhsic.estimators.program import ChainMethod, Intervals, Method, Stages, keeping, usual_grid
 from dhsic.io.open import names_of, open_labelled_data
 from dhsic.io.urls import Folder
 from dhsic.io.variables import GapTreatment, count_gaps, held_sources, read_weights
@@ -414,7 +419,7 @@ def _estimator_as_given(
     """The estimator of so many variables as given; None where it is left open."""
     if isinstance(estimator, str) and estimator == "auto":
         return None
-    return find_estimator(estimator, session, n_variables)[0]
+    return find_estimator(estimator, session, n_variables)
 
 
 def _single(
@@ -561,9 +566,7 @@ def read_kernel(kernel: Any) -> Kernel | None:
         return parse(kernel)
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
-    made = isinstance(kernel, type) and issubclass(kernel, Kernel)
-    got = f"the class: write {kernel.__name__}()" if made else shown(kernel)
-    msg = f"kernels must be names or Kernel values, got {got}"
+    msg = f"kernels must be names or Kernel values, got {shown(kernel)}"
     raise InvalidArgumentError(msg)
 
 

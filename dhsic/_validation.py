@@ -207,11 +207,15 @@ def parse_seconds(value: Any) -> float:
 def shown(value: object) -> str:
     """Describe a value for a message: its text where that fits a line.
 
+    Of a class of methods, which was given by mistake, it says how to make a value.
+
     Examples
     --------
     >>> shown("nystrom"), shown(np.zeros((60, 2)))
     ("'nystrom'", 'an ndarray of shape (60, 2)')
     """
+    if isinstance(value, type) and hasattr(value, "name"):
+        return f"the class: write {value.__name__}()"
     text = repr(value)
     if len(text) <= 80 and "\n" not in text and not isinstance(value, np.ndarray):
         return text

@@ -43,10 +43,16 @@ from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import COCO, Estimator, EstimatorName, Null, NullName, WitnessFunctions
 from dhsic.estimators.base import GridOutcome
-from dhsic.estimators.choose import choose_estimator, plan_once, run_null
+from dhsic.estimators.choose import (
+    Intervals,
+    assessments,
+    choose_estimator,
+    plan_of_blocks,
+    plan_once,
+    run_null,
+)
 from dhsic.estimators.exact import VHSIC
 from dhsic.estimators.features import NystromHSIC
-from dhsic.estimators.program import Intervals, assessments, plan_of_blocks
 from dhsic.io.variables import GapTreatment, Missing
 from dhsic.kernels import Grid
 from dhsic.kernels.grid import Combinations

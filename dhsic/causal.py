@@ -542,7 +542,7 @@ class _Directed:
         chosen, _, reason = choose_among(
             names,
             session,
-            self._kernels(find_estimator(names[0], session)[0]),
+            self._kernels(find_estimator(names[0], session)),
             # Of all that runs, whichever variable is the effect.
             lambda one, *_: replace(self, estimator=one)._plan_of(rows),
             lambda one, some, _: self._timed(rows, some, estimator=one),
@@ -560,7 +560,7 @@ class _Directed:
         if isinstance(self.estimator, str):
             return self.choose(rows)[0]._plan_of(rows)
         session, steps = self._selected(rows, read=False), list[DriverStep | PassPlan]()
-        estimator, _ = find_estimator(self.estimator, session)
+        estimator = find_estimator(self.estimator, session)
         kernels = self._kernels(estimator)
         fetch = max(source.take_bytes for source in self.session.sources)
         if rows < self.session.n:

@@ -39,8 +39,7 @@ from dhsic.estimators.base import (
     guard_martingales,
     plan_of,
 )
-from dhsic.estimators.choose import choose_pairs, find_null
-from dhsic.estimators.program import Intervals, keeping
+from dhsic.estimators.choose import Intervals, choose_among, features_of_pairs, find_null, keeping
 from dhsic.io.variables import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel
@@ -510,7 +509,8 @@ def dependence_matrix(
     if n_landmarks is not None:
         estimator = NystromHSIC(n_landmarks)
     elif not by_products:
-        estimator, _, choice = choose_pairs(session, combinations, planner, runner)
+        usual = [features_of_pairs(session.n)]
+        estimator, _, choice = choose_among(usual, session, combinations, planner, runner)
     kept, of = session, {"computes": "dependence matrix"}  # type: Session, dict[str, Any]
     if confidence is not None:
         test = partial(planner, estimator, combinations=combinations)

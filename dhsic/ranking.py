@@ -67,13 +67,15 @@ from dhsic.estimators.base import (
     plan_of,
 )
 from dhsic.estimators.choose import (
+    Intervals,
     choose_estimator,
     draws_replicates,
     find_null,
+    keeping,
     plan_once,
+    plan_with,
     planned,
 )
-from dhsic.estimators.program import Intervals, keeping, plan_with
 from dhsic.io.open import checked_names, frame_and_keys, names_of, open_one, pick_variables
 from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table, unknown_column
 from dhsic.io.variables import GapTreatment

@@ -40,8 +40,7 @@ from dhsic.estimators import (
     NystromHSIC,
     NystromMHSIC,
 )
-from dhsic.estimators.choose import is_added
-from dhsic.estimators.program import Intervals
+from dhsic.estimators.choose import Intervals, is_added
 from dhsic.io.open import names_of, open_labelled_data, open_sample_data
 from dhsic.io.variables import (
     GapTreatment,

@@ -4,7 +4,7 @@
 pairs of rows. `features` takes products of features of two variables, and `pointwise` products of
 functions of all variables: values of kernels at landmark tuples or test locations, or any that a
 user writes. `choose` lists estimators and nulls by name, chooses among them, and finds sizes that
-fit the memory and the time. `program` combines statistics to one test.
+fit the memory and the time, and makes one test of statistics.
 """
 
 # A name that is imported as itself is public, for readers and for type checkers.

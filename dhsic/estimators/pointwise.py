@@ -21,7 +21,7 @@ from dhsic._random import generator
 from dhsic._validation import check_choice, check_flag, check_integer, check_level
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
     PAIRED,
@@ -690,7 +690,6 @@ Placement = Literal["optimised", "random"]
 _PASS = "test locations"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
-_FEWEST_ROWS = 2
 _GUARDED = 10.0  # rows over the mean squared skewness of the products at the locations, at least
 
 
@@ -769,12 +768,6 @@ class NFSIC(Estimator):
     def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
         """The estimate is made before the replicates, by rows that are not those to train on."""
         count, trained = self._count(session), self._trained(session.n)
-        if session.n - trained < _FEWEST_ROWS:
-            msg = (
-                f"{self.name} needs at least {_FEWEST_ROWS} rows besides those to train on, got "
-                f"{session.n - trained}: add rows, or take NFSIC(placement='random')"
-            )
-            raise DataError(msg)
         steps: list[DriverStep | PassPlan] = [fitting_step(session)]
         if trained:
             rows = 8 * trained * sum(session.dims)
@@ -951,15 +944,6 @@ class Placed(NamedTuple):
     """Shapes (J, d_m)."""
 
 
-def _moments(values: Sequence[Vector]) -> tuple[list[Vector], list[Vector], list[Vector], Vector]:
-    """Kernel values about their means, the means, the covariances and u, from values (n, J)."""
-    means = [k.mean(axis=0) for k in values]
-    about = [_about(k, c) for k, c in zip(values, means, strict=True)]
-    # With 1 / n, as the covariances of the rows that are tested.
-    covariances = [a.T @ a / len(a) for a in about]
-    return about, means, covariances, expanded(about, means)[0].mean(axis=0)
-
-
 def _about(values: Vector, means: Vector) -> Vector:
     """About the means; 0 where all rows are the same but for rounding."""
     about = values - means
@@ -1064,9 +1048,7 @@ class Training:
         """- log(T / n), with its gradient: 0 where a kernel has none."""
         placed = self.placed(moved)
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
-            grams = [kernel(x, z) for kernel, z, x in zip(*placed, self.rows, strict=True)]
-            about, means, covariances, u = _moments(grams)
-            norm = Norm.of(covariances, means, self.regularisation)
+            grams, about, means, covariances, u, norm = self._measured(placed)
             # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
             a = norm.whitening.T @ (norm.whitening @ u)
             # t is the mean of the diagonal of S, so that dt is spread over the diagonal.
@@ -1083,6 +1065,16 @@ class Training:
         if value <= 0.0 or not np.isfinite(whole).all():
             return math.inf, np.zeros_like(moved)
         return -math.log(value), -whole / value
+
+    def _measured(self, placed: Placed) -> tuple[Any, ...]:
+        """Values of kernels, these about their means, the means, covariances, u and its norm."""
+        grams = [kernel(x, z) for kernel, z, x in zip(*placed, self.rows, strict=True)]
+        means = [gram.mean(axis=0) for gram in grams]
+        about = [_about(gram, mean) for gram, mean in zip(grams, means, strict=True)]
+        # With 1 / n, as the covariances of the rows that are tested.
+        covariances = [a.T @ a / len(a) for a in about]
+        u = expanded(about, means)[0].mean(axis=0)
+        return grams, about, means, covariances, u, Norm.of(covariances, means, self.regularisation)
 
     def way(self, drawn: Sequence[NDArray[np.intp]], factor: float) -> list[Vector]:
         """From the best of some rows upwards; nothing where none has a statistic."""
@@ -1115,9 +1107,8 @@ class Training:
     def value(self, placed: Placed) -> float:
         """T / n, 0 where there is none."""
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
-            grams = [kernel(x, z) for kernel, z, x in zip(*placed, self.rows, strict=True)]
-            _, means, covariances, u = _moments(grams)
-            value = float(Norm.of(covariances, means, self.regularisation)(u))
+            *_, u, norm = self._measured(placed)
+            value = float(norm(u))
         return value if math.isfinite(value) else 0.0
 
     @cached_property

@@ -354,9 +354,8 @@ def named(text):
             (named(text), {}, f"must be free, got {text!r} for Named, which is taken: take another")
             for text in ("gaussian", "gamma", "v-hsic")
         ),
-        (Sign, {"cost": "n"}, "takes the class alone, got cost for Sign: make it an attribute of"),
-        (None, {"nulls": "shifts"}, "got nulls for no class: make it an attribute .* nulls = "),
-        (None, {}, "takes the class alone, got nothing for no class: "),
+        (Sign, {"cost": "n"}, "has no argument 'cost'; it takes extension"),
+        (None, {}, "register needs a class, got None"),
         (attributes(Maximum, estimators="vhsic"), {}, "among .*, got 'vhsic'; did you mean 'v-hs"),
         (
             attributes(Maximum, estimators=[]),
