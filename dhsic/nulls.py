@@ -554,33 +554,24 @@ def _saddle_gaps(weights: Vector, x: Vector) -> Vector:
 
 
 @dataclass(frozen=True)
-class CombinedPvalues:
-    """The law of the combined p-values of a chain, if all of its hypotheses are true.
-
-    The p-value of every stage is uniform or larger given those before it, so that this law is that
-    of the statistic or larger.
+class SmallestPvalue:
+    """The law of -log10 min_k p_k of independent uniform p-values (Sidak 1967).
 
     Parameters
     ----------
     stages : int
         Number of p-values, K.
-    combined_by : {"fisher", "sidak"}
-        The statistic: -2 sum_k log p_k (Fisher 1932), or -log10 min_k p_k (Sidak 1967).
 
     Examples
     --------
-    >>> round(CombinedPvalues(2, "sidak").sf(2.0), 4)
+    >>> round(SmallestPvalue(2).sf(2.0), 4)
     0.0199
     """
 
     stages: int
-    combined_by: CombinedBy
 
     def sf(self, statistic: float) -> float:
         """Probability of a value at least as large."""
-        if self.combined_by == "fisher":
-            # P(chi-square of 2 M degrees >= s) = Q(M, s / 2), the upper incomplete gamma function.
-            return float(scipy.special.gammaincc(self.stages, max(statistic, 0.0) / 2.0))
         # 1 - (1 - 10^-s)^M by expm1 and log1p, or a small p-value would lose its digits; the bound
         # of 1 - 1e-16 keeps log1p away from log 0.
         return -math.expm1(self.stages * math.log1p(-min(10.0**-statistic, 1.0 - 1e-16)))
@@ -589,31 +580,31 @@ class CombinedPvalues:
         """Independent values, shape (size,)."""
         # 1 - U lies in (0, 1], so that no logarithm is infinite.
         logs = np.log(1.0 - rng.random((size, self.stages)))
-        if self.combined_by == "fisher":
-            values: Vector = -2.0 * logs.sum(axis=1)
-        else:
-            values = -logs.min(axis=1) / math.log(10.0)
+        values: Vector = -logs.min(axis=1) / math.log(10.0)
         return values
 
 
 def combine_pvalues(
     pvalues: Sequence[float], combined_by: CombinedBy
-) -> tuple[float, CombinedPvalues]:
-    """The statistic of some p-values, and its law.
+) -> tuple[float, Distribution]:
+    """One statistic of the p-values of a chain, and its law if all of its hypotheses are true.
+
+    The p-value of every stage is uniform or larger given those before it, so that this law is that
+    of the statistic or larger.
 
     Parameters
     ----------
     pvalues : sequence of float
         P-values of every stage, greater than 0.
     combined_by : {"fisher", "sidak"}
-        See `CombinedPvalues`.
+        The statistic: -2 sum_k log p_k (Fisher 1932), or -log10 min_k p_k (Sidak 1967).
 
     Returns
     -------
     float
         The statistic.
-    CombinedPvalues
-        Its law where all hypotheses are true.
+    Distribution
+        Its law.
 
     References
     ----------
@@ -627,13 +618,12 @@ def combine_pvalues(
     >>> round(law.sf(statistic), 4)
     0.0315
     """
-    law = CombinedPvalues(len(pvalues), combined_by)
+    stages = len(pvalues)
     if combined_by == "fisher":
-        # Fisher (1925): under the null hypotheses at most chi-square of 2 M degrees, as each
-        # p-value given those before it is at most uniform.
-        return -2.0 * sum(map(math.log, pvalues)), law
+        # Fisher (1925): a chi-square law of 2 M degrees of freedom, which is a gamma law.
+        return -2.0 * sum(map(math.log, pvalues)), GammaDistribution(2.0 * stages, 4.0 * stages)
     # Sidak (1967): P(min p <= a) = 1 - (1 - a)^M.
-    return -math.log10(min(pvalues)), law
+    return -math.log10(min(pvalues)), SmallestPvalue(stages)
 
 
 def pvalue(
@@ -1892,7 +1882,8 @@ def spread_at_locations(kernels: Sequence[NDArray[np.floating[Any]]], n: int) ->
     centred = [tile - mean for tile, mean in zip(kernels, means, strict=True)]
     second = np.array([(tile**2).mean(axis=0) for tile in centred])
     third = np.array([(tile**3).mean(axis=0) for tile in centred])
-    squares, cubes = _moments_of_products(means, second, third)
+    # An uncentred variable has k^2 in the square of a product, and a centred one its variance.
+    squares, cubes = expanded(second, means**2)[0], _cubes_of_products(means, second, third)
     if not np.isfinite([squares, cubes]).all():
         return JointSpread(math.inf, 0.0)
     # Where nothing varies at a location, no row shows anything there.
@@ -1903,22 +1894,21 @@ def spread_at_locations(kernels: Sequence[NDArray[np.floating[Any]]], n: int) ->
     return JointSpread(n / skewness if skewness else math.inf, 0.0)
 
 
-def _moments_of_products(means: Vector, second: Vector, third: Vector) -> tuple[Vector, Vector]:
-    """E xi^2 and E xi^3 at J locations, from the moments (M, J) of every variable's kernel.
+def _cubes_of_products(means: Vector, second: Vector, third: Vector) -> Vector:
+    """E xi^3 at J locations, from the moments (M, J) of every variable's kernel.
 
     In a product of copies of xi a variable is centred in none, in two or in all three: in one its
     mean is 0. Copies take part where two variables or more are centred in them.
     """
-    pairs, triples = (np.zeros((3,) * copies + means.shape[1:]) for copies in (2, 3))
+    triples = np.zeros((3, 3, 3, *means.shape[1:]))
     # The empty product of no variable; indices count centred variables in each copy, 2 for more.
-    pairs[0, 0] = triples[0, 0, 0] = 1.0
+    triples[0, 0, 0] = 1.0
     for k, v, t in zip(means, second, third, strict=True):
-        # Two copies hold a variable uncentred, k^2, or centred in both, with its variance v.
-        pairs = k**2 * pairs + v * _raised(pairs, (0, 1))
         some = sum(_raised(triples, two) for two in ((0, 1), (0, 2), (1, 2)))
         # Three copies hold it uncentred, centred in two of them, or in all, with its third moment.
         triples = k**3 * triples + v * k * some + t * _raised(triples, (0, 1, 2))
-    return pairs[2, 2], triples[2, 2, 2]
+    cubes: Vector = triples[2, 2, 2]
+    return cubes
 
 
 def _raised(sums: Vector, copies: tuple[int, ...]) -> Vector:

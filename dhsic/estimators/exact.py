@@ -215,14 +215,11 @@ class Quadratic(Estimator):
         if session.deletion is None:
             return super().test_grid(session, combinations, null)
         fitted, _ = fit_combinations_on_sample(session, combinations)
-        blocks: DeletedSums | SortedSums = (
-            SortedSums.of(session)
-            if self._sorts(session, fitted, None)
-            else DeletedSums.of(session, fitted)
-        )
-        whole, none = GramFound(blocks.without(None), np.zeros(0)), np.zeros(len(fitted))
+        sorts = self._sorts(session, fitted, None)
+        without = sorted_without(session) if sorts else DeletedSums.of(session, fitted).without
+        whole, none = GramFound(without(None), np.zeros(0)), np.zeros(len(fitted))
         told = self.tell(whole, ranked=combinations.features)
-        each = map(blocks.without, (None, *range(session.deletion.blocks)))
+        each = map(without, (None, *range(session.deletion.blocks)))
         parts = [[self.parts(sums.only(c)) for c in range(len(fitted))] for sums in each]
 
         def estimate(c: int) -> Estimate:
@@ -703,39 +700,21 @@ def distance_sums(x: Vector, y: Vector) -> tuple[GramSums, SortedColumns]:
     return GramSums(rows, np.zeros_like(rows), squares, joint, ((0, 1),)), columns
 
 
-@dataclass(frozen=True)
-class SortedSums:
-    """As `DeletedSums`, of two single columns.
+def sorted_without(session: Session) -> Callable[[int | None], GramSums]:
+    """As `DeletedSums.without`, of the two single columns of a run, in blocks at random."""
+    assert session.deletion is not None
+    n, blocks = session.n, session.deletion.blocks
+    numbers = block_numbers(session.seed, n, blocks)
+    session.deletion.sizes[:] = np.bincount(numbers, minlength=blocks).tolist()
+    whole = session.leaving_out(None)
+    whole.step("sums of distances")
+    columns = [_half(values) for values in whole.take([np.arange(n)] * 2)]
 
-    Parameters
-    ----------
-    columns : tuple of ndarray, shapes (n,)
-        Half of either column.
-    numbers : ndarray of int, shape (n,)
-        The blocks of the rows.
-    """
-
-    columns: tuple[Vector, Vector]
-    numbers: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, session: Session) -> Self:
-        """Those of the rows of a run, in blocks at random."""
-        assert session.deletion is not None
-        n, blocks = session.n, session.deletion.blocks
-        numbers = block_numbers(session.seed, n, blocks)
-        session.deletion.sizes[:] = np.bincount(numbers, minlength=blocks).tolist()
-        whole = session.leaving_out(None)
-        whole.step("sums of distances")
-        x, y = map(_half, whole.take([np.arange(n)] * 2))
-        return cls((x, y), numbers)
-
-    def without(self, number: int | None) -> GramSums:
-        """Those of all rows, or of the rows outside of a block."""
-        x, y = self.columns
-        if number is not None:
-            x, y = x[self.numbers != number], y[self.numbers != number]
+    def without(number: int | None) -> GramSums:
+        x, y = columns if number is None else (column[numbers != number] for column in columns)
         return distance_sums(x, y)[0]
+
+    return without
 
 
 @dataclass(frozen=True)
@@ -802,14 +781,14 @@ class _Sorted:
     columns: SortedColumns
     sums: GramSums
     orbit: Orbit
-    start: int
-    """The coset of replicate 0."""
+    cosets: range
+    """Those of the replicates."""
     unbiased: bool
 
     def __call__(self, replicates: range) -> Vector:
         """Under some permutations, shape (r,)."""
         values = []
-        for coset in range(self.start + replicates.start, self.start + replicates.stop):
+        for coset in self.cosets[replicates.start : replicates.stop]:
             order = self.orbit.places(range(coset, coset + 1), 1)[0]
             # A permutation moves row sums along with rows, and changes the joint sum alone.
             rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
@@ -865,12 +844,11 @@ class SortedStatistic(Statistic[tuple[Matrix, ...]]):
     def values(self, session: Session, reduction: RowsPass, sums: Any) -> Permuted:
         """The statistic and its replicates."""
         found, columns = distance_sums(*map(_half, sums))
-        cosets = reduction.cosets
-        start = max(cosets.start, 1)
+        orbit, cosets = reduction.orbit, reduction.cosets
         values = [session.n * found.hsic(unbiased=self.unbiased)] if cosets.start == 0 else []
-        if cosets.stop > start:
-            moved = _Sorted(columns, found, reduction.orbit, start, self.unbiased)
-            values += session.map("permutation null", moved, cosets.stop - start)
+        if drawn := range(max(cosets.start, 1), cosets.stop):
+            moved = _Sorted(columns, found, orbit, drawn, self.unbiased)
+            values += session.map("permutation null", moved, len(drawn))
         factor = self.factor(found)
         errors = factor * found.rounding(np.dtype(np.float64))
         told = self.tell(GramFound(found, np.zeros(2)))

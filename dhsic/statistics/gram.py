@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial, reduce
 from typing import Any, ClassVar, NamedTuple, Self
@@ -281,11 +281,6 @@ class GramPass(PermutedPass[PairSums]):
     dtype: np.dtype[Any]
     unbiased: bool
 
-    @property
-    def pairs_of_rows(self) -> GramPass:
-        """What is done with pairs of rows, as of `RowsPass`."""
-        return self
-
     @cached_property
     def statistics(self) -> list[Pair]:
         """The sides of all C statistics."""
@@ -363,8 +358,11 @@ class GramPass(PermutedPass[PairSums]):
         moved = 8 * sum(self.dims) + sum(self.dims[1:]) * further
         scratch = 4 * size * rows * self.width + 8 * rows * (moved + self.width)
         if self.orbit.shifted:
-            buffers = (math.prod(shape) * kind.itemsize for shape, kind in self.buffers)
-            scratch += 2 * size * (b + self.band) * self.width + 16 * k * b + sum(buffers)
+            roots, powers, part = len(self.shared.roots), len(self.shared.powers), self.part
+            # Lines of a band, and of a padded part; transforms, their conjugates and a product.
+            lines = (roots * self.band + (powers + 1) * part) * b + part**2 + self.work_values
+            lines += 2 * (2 * len(self.sides) + 2) * part * self.frequencies
+            scratch += size * (lines + 2 * (b + self.band) * self.width) + 16 * k * b
         else:
             tiles = k + self.shared.work_tiles + 1
             scratch += size * tiles * b**2 + self.permuting_bytes(b)
@@ -379,7 +377,6 @@ class GramPass(PermutedPass[PairSums]):
     def chunk(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Sums over one pair of blocks and its transpose."""
         sums, first = self.zeros(), self.pieces(left)
-        buffers = [np.empty(*of) for of in self.buffers] if self.orbit.shifted else []
         every = (
             itertools.combinations_with_replacement(first, 2)
             if left.first == right.first
@@ -388,7 +385,7 @@ class GramPass(PermutedPass[PairSums]):
         for piece, other in every:
             if self.orbit.shifted and not (piece.stays and other.stays):
                 both = (other, piece) if other.stays else (piece, other)
-                self._add_lines(sums, *both, buffers)
+                self._add_lines(sums, *both)
                 continue
             grams = self.shared.tiles(piece.rows, other.columns, self.dtype)
             self.add_tile(sums, piece, other, grams)
@@ -474,24 +471,11 @@ class GramPass(PermutedPass[PairSums]):
         sums.products[:, :, 0] += joint.reshape(-1, self.count) * (self.length / folded)
 
     @property
-    def buffers(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Shapes of what a task writes again and again: fresh pages take as long as transforms.
-
-        Lines of a band, of all kernels that are no powers; tiles that they are cut from; lines of a
-        part, of all powers; lines of one side, behind a padding; transforms of every side, and
-        products of two.
-        """
-        b, part, f = self.groups.size, self.part, self.frequencies
-        real, both = self.dtype, np.result_type(self.dtype, np.complex64)
-        rows = min(_STRIP, b)
-        tile = max(rows * (rows + self.band - 1), b)
-        return [
-            ((len(self.shared.roots), self.band, b), real),
-            ((1 + self.shared.work_tiles, tile), real),
-            ((len(self.shared.powers), part, b), real),
-            ((part, part + b), real),
-            ((len(self.sides) + 2, part, f), both),
-        ]
+    def work_values(self) -> int:
+        """Entries of tiles that lines of a band are cut from, with those that kernels work with."""
+        rows = min(_STRIP, self.groups.size)
+        tile = max(rows * (rows + self.band - 1), self.groups.size)
+        return (1 + self.shared.work_tiles) * tile
 
     @cached_property
     def sides(self) -> list[tuple[int, ...]]:
@@ -499,16 +483,15 @@ class GramPass(PermutedPass[PairSums]):
         products = dict.fromkeys(left for left, _ in self.statistics if len(left) > 1)
         return [*((k,) for k in range(len(self.kernels))), *products]
 
-    def _add_lines(
-        self, sums: PairSums, first: RowPiece, second: RowPiece, buffers: Sequence[Any]
-    ) -> None:
+    def _add_lines(self, sums: PairSums, first: RowPiece, second: RowPiece) -> None:
         """Add the pairs of rows of two groups, of one, or of rows that stay and a group."""
-        roots, work, powers, *of_part = buffers
         b, same = self.groups.size, first is second
         count = len(first.places) if first.stays else b // 2 + 1 if same else b
         # In the tile of a group with itself both sums are of the same rows.
         above = np.zeros((len(self.kernels), len(first.places)))
         across = above if same else np.zeros((len(above), len(second.places)))
+        roots = np.empty((len(self.shared.roots), self.band, b), self.dtype)
+        work = np.empty(self.work_values, self.dtype).reshape(1 + self.shared.work_tiles, -1)
         # Kernels are computed for a band, and transformed a part at a time, which the cache holds.
         for _, band in Lines(b, 0, count, same, first.stays).cut(self.band):
             written = {
@@ -519,12 +502,12 @@ class GramPass(PermutedPass[PairSums]):
                 band.write(self.kernels[k], rows, columns, lines, work)
             for at, part in band.cut(self.part):
                 tiles = {k: lines[at] for k, lines in written.items()}
-                for power, out in zip(self.shared.powers, powers, strict=True):
-                    tiles[power.k] = power.of(tiles[power.source], out[: part.number])
+                for power in self.shared.powers:
+                    tiles[power.k] = power.of(tiles[power.source])
                 if part.main and not self.unbiased:
                     for k, c in enumerate(self.centres):
                         sums.diagonal[k, first.places] = tiles[k][0] - c
-                self._add_part(sums, part, tiles, (above, across), of_part)
+                self._add_part(sums, part, tiles, (above, across))
         sums.rows[:, first.places] += above
         if not same:
             sums.rows[:, second.places] += across
@@ -535,13 +518,12 @@ class GramPass(PermutedPass[PairSums]):
         part: Lines,
         tiles: dict[int, Matrix],
         rows: tuple[Vector, Vector],
-        buffers: Sequence[Any],
     ) -> None:
         """Add some lines, of all kernels; sums of rows to those of either piece."""
-        padded, spectra = buffers[0][: part.number], buffers[1]
+        padded = np.empty((part.number, part.number + part.size), self.dtype)
         lines, weights = padded[:, padded.shape[1] - part.size :], part.weights
         transformed: dict[tuple[int, ...], Spectrum] = {}
-        for side, out in zip(self.sides, spectra[:-2], strict=True):
+        for side in self.sides:
             if len(side) > 1:
                 np.copyto(lines, tiles[side[0]])
                 hadamard([lines, *(tiles[k] for k in side[1:])])
@@ -550,21 +532,18 @@ class GramPass(PermutedPass[PairSums]):
             if self.unbiased and part.main:
                 # U-statistics leave out the pair of a row with itself, under every shift line 0.
                 lines[0] = 0.0
-            transformed[side] = _transform(lines, self.length, out=out[: part.number])
+            transformed[side] = scipy.fft.rfft(lines, self.length)
             if len(side) == 1:
                 (k,) = side
                 sums.squares[k] += np.vecdot(lines, lines) @ weights
                 part.add_sums(padded, *(sums_of[k] for sums_of in rows))
-        conjugate, product = spectra[-2:, : part.number]
-        weights, held = weights.astype(product.dtype), None
+        # sum_i A_i B_{i + k} for all k at once: a product with a conjugate for each frequency.
+        # In new arrays, since the left kernel of one statistic may be the right one of another.
+        lefts = {left: np.conj(transformed[left]) for left in {left for left, _ in self.statistics}}
+        weights = weights.astype(np.result_type(self.dtype, np.complex64))
         products = sums.products.reshape(-1, self.frequencies)
         for c, (left, right) in enumerate(self.statistics):
-            # sum_i A_i B_{i + k} for all k at once: a product with a conjugate for each frequency.
-            if right != held:
-                np.conj(transformed[right,], out=conjugate)
-                held = right
-            np.multiply(transformed[left], conjugate, out=product)
-            products[c] += weights @ product
+            products[c] += weights @ (lefts[left] * transformed[right,])
 
     def hold(self, values: tuple[Matrix, ...]) -> tuple[PairSums, list[Matrix]]:
         """Sums, and the Gram matrices less c of rows in the order of their groups."""
@@ -601,9 +580,7 @@ def held_lines(groups: RowGroups) -> tuple[Indices, Indices, Vector]:
     )
 
 
-def add_held(
-    reduction: GramPass, sums: PairSums, grams: Sequence[Matrix], orders: Mapping[int, Indices]
-) -> None:
+def add_held(reduction: GramPass, sums: PairSums, grams: Sequence[Matrix]) -> None:
     """Add the cross-spectra of matrices in memory, whose lines the orders of cosets take elsewhere.
 
     With few rows, shifts of one order are few, and there are many orders, the cosets. Kernels are
@@ -618,7 +595,7 @@ def add_held(
     # Places as an index are five times as quick as rows and columns.
     places = n * rows + columns
     own = {
-        left: _transform(grams[left].ravel()[places], length)
+        left: np.conj(scipy.fft.rfft(grams[left].ravel()[places], length))
         for left in dict.fromkeys(left for left, _ in reduction.chosen)
     }
     meeting: dict[int, list[int]] = {}
@@ -626,26 +603,18 @@ def add_held(
         meeting.setdefault(right, []).append(c)
     # Cosets, and lines of each of them, that are gathered at a time.
     most = max(1, _GATHERED_BYTES // (length * reduction.dtype.itemsize))
-    count, kind = len(weights), next(iter(own.values())).dtype
-    step, part = min(len(reduction.cosets), max(1, most // count)), min(count, most)
-    weights = weights.astype(kind)
-    # Written again and again: fresh pages take as long as transforms.
-    gathered = np.empty((step, part, groups.size), reduction.dtype)
-    spectra = np.empty((2, step, part, reduction.frequencies), kind)
-    for m, every in orders.items():
+    step, part = max(1, most // len(weights)), min(len(weights), most)
+    weights = weights.astype(next(iter(own.values())).dtype)
+    for m in {reduction.variables[right] for right in meeting}:
+        every = reduction.orbit.places(reduction.cosets, m)
         for r, d in itertools.product(range(0, len(every), step), range(0, len(weights), part)):
             some, at, on = every[r : r + step], slice(r, r + step), slice(d, d + part)
             places = n * some[:, rows[on]] + some[:, columns[on]]
-            here = np.s_[: len(places), : places.shape[1]]
             for right in (k for k in meeting if reduction.variables[k] == m):
-                # With "clip" it writes into the array at once.
-                taken = np.take(grams[right].ravel(), places, out=gathered[here], mode="clip")
-                moved = _transform(taken, length, out=spectra[0][here])
-                np.conj(moved, out=moved)
+                moved = scipy.fft.rfft(grams[right].ravel()[places], length)
                 for c in meeting[right]:
                     left = own[reduction.chosen[c][0]][on]
-                    product = np.multiply(left, moved, out=spectra[1][here])
-                    sums.products[at, c] += weights[on] @ product
+                    sums.products[at, c] += weights[on] @ (left * moved)
 
 
 @dataclass(frozen=True)
@@ -733,8 +702,6 @@ class RowsPass(PermutedPass[tuple[Matrix, ...]]):
         Which of its cosets.
     dims : tuple of int
         Columns of every variable.
-    pairs_of_rows : GramPass, optional
-        What is done with pairs of them.
     """
 
     keeps: ClassVar[bool] = False
@@ -742,7 +709,6 @@ class RowsPass(PermutedPass[tuple[Matrix, ...]]):
     orbit: Orbit
     cosets: range
     dims: tuple[int, ...]
-    pairs_of_rows: Any = None
     name: str = "read all rows"
     one_block: bool = True
 
@@ -846,9 +812,15 @@ class GramStatistic(Statistic[Any]):
 
     def over(self, orbit: Orbit, cosets: range) -> GramPass | RowsPass:
         """The pass over all pairs of rows, or over rows whose pairs are held."""
-        some, held = self.combinations, self._holds(orbit)
+        if self._holds(orbit):
+            return RowsPass(orbit, cosets, self.dims)
+        return self._pairs(orbit, cosets)
+
+    def _pairs(self, orbit: Orbit, cosets: range) -> GramPass:
+        """What is done with pairs of rows."""
+        some = self.combinations
         chosen, moved = some.chosen, {(k, 0): k for k in range(len(some.kernels))}
-        if orbit.shifted and cosets.stop > 1 and not held:
+        if orbit.shifted and cosets.stop > 1 and not self._holds(orbit):
             # Kernels of rows that cosets move: those of all variables but the first.
             moved = {}
             chosen = tuple(
@@ -875,7 +847,7 @@ class GramStatistic(Statistic[Any]):
         )
         if chosen is some.chosen:  # found once, as it takes long for many kernels
             pairs.__dict__["shared"] = some.shared
-        return RowsPass(orbit, cosets, self.dims, pairs) if held else pairs
+        return pairs
 
     def _holds(self, orbit: Orbit) -> bool:
         """Whether the matrices of all rows are held: all are permuted, or rows are few."""
@@ -890,7 +862,8 @@ class GramStatistic(Statistic[Any]):
 
     def step(self, session: Session, reduction: GramPass | RowsPass) -> DriverStep:
         """The bytes of the statistics, and those of matrices that are held."""
-        n, size, pairs = session.n, self.dtype.itemsize, reduction.pairs_of_rows
+        n, size = session.n, self.dtype.itemsize
+        pairs = self._pairs(reduction.orbit, reduction.cosets)
         needed = pairs.state_bytes + 8 * len(self) * (3 * len(pairs.orbit) + _VECTORS * n)
         name = "statistics"
         if isinstance(reduction, RowsPass):
@@ -913,14 +886,12 @@ class GramStatistic(Statistic[Any]):
 
     def values(self, session: Session, reduction: GramPass | RowsPass, sums: Any) -> Permuted:
         """Statistics under the permutations that were summed."""
-        pairs, limit = reduction.pairs_of_rows, None
-        centres, orders = np.array(pairs.centres), dict[int, Indices]()
+        pairs, limit = self._pairs(reduction.orbit, reduction.cosets), None
+        centres = np.array(pairs.centres)
         if isinstance(reduction, RowsPass):
             sums, grams = pairs.hold(sums)
             if pairs.orbit.shifted:
-                moved = {pairs.variables[right] for _, right in pairs.statistics}
-                orders = {m: pairs.orbit.places(pairs.cosets, m) for m in moved}
-                add_held(pairs, sums, grams, orders)
+                add_held(pairs, sums, grams)
             elif pairs.cosets.start == 0:
                 sums.products[0, :, 0] = pairs.joint_sums(grams)
             if pairs.drawn and not pairs.orbit.shifted:
@@ -934,7 +905,7 @@ class GramStatistic(Statistic[Any]):
         chosen = pairs.chosen[: pairs.count]
         found = GramSums(sums.rows, sums.diagonal, sums.squares, joint, chosen)
         factor = self.factor(found)
-        permuted = _statistics(pairs, sums.rows / session.n, products, orders)
+        permuted = _statistics(pairs, sums.rows / session.n, products)
         if not np.isscalar(factor) or factor != 1.0:
             permuted *= factor
         told = self.tell(GramFound(found, centres, limit))
@@ -946,16 +917,13 @@ def _products(pairs: GramPass, products: NDArray[Any]) -> Vector:
     if not pairs.orbit.shifted:
         return products
     b, length = pairs.groups.size, pairs.length
-    # The sums hold A conj(B) a frequency; its conjugate is the transform of sum_i A_i B_(i + k).
-    values: Vector = scipy.fft.irfft(np.conj(products), length, axis=2)
+    values: Vector = scipy.fft.irfft(products, length, axis=2)
     # Lines were padded: what was shifted beyond their end goes around.
     return values if length == b else values[..., :b] + values[..., length - b :]
 
 
-def _statistics(
-    pairs: GramPass, rows: Vector, products: Vector, orders: Mapping[int, Indices]
-) -> Vector:
-    """Statistics from row means and sums of products, and orders that are known, shape (R b, C).
+def _statistics(pairs: GramPass, rows: Vector, products: Vector) -> Vector:
+    """Statistics from row means and sums of products, shape (R b, C).
 
     With alpha and beta the row means of A and B, and a and b their means, it is
 
@@ -975,17 +943,14 @@ def _statistics(
     # Many cosets of few rows at a time, to save calls.
     step = max(1, _VALUES // (len(chosen) * n))
     for r in range(0, len(products), step):
-        known = {m: some[r : r + step] for m, some in orders.items()}
-        meetings = _meetings(pairs, pairs.cosets[r : r + step], rows, known)
+        meetings = _meetings(pairs, pairs.cosets[r : r + step], rows)
         values[r : r + step] = products[r : r + step] - 2.0 * n**2 / second * meetings + constants
     values /= first
     by_coset = values.reshape(len(pairs.cosets), pairs.count, -1)
     return by_coset.swapaxes(1, 2).reshape(-1, pairs.count)
 
 
-def _meetings(
-    pairs: GramPass, cosets: range, rows: Vector, orders: Mapping[int, Indices]
-) -> Vector:
+def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
     """Sums of the products of row means under all shifts of some cosets, shape (R, C, b)."""
     b, count = pairs.groups.size, pairs.groups.count
     places = cache(partial(pairs.orbit.places, cosets))
@@ -994,9 +959,7 @@ def _meetings(
         m = pairs.variables[k]
         # Rows that cosets move are in their order, but for those that are held.
         stay = m == 0 or pairs.moves or cosets == range(1)
-        in_order: Vector = rows[k][None]
-        if not stay:
-            in_order = rows[k][orders[m] if m in orders else places(m)]
+        in_order: Vector = rows[k][None] if stay else rows[k][places(m)]
         return in_order
 
     rights = np.stack([moved(right) for _, right in pairs.statistics], axis=1)
@@ -1050,14 +1013,6 @@ def _product_of(grams: Sequence[Matrix], side: Sequence[int]) -> Matrix:
 def _strip_rows(columns: int) -> int:
     """Rows of a strip of so many columns."""
     return max(8, _GATHERED // columns)
-
-
-def _transform(lines: Matrix, length: int, out: Any = None) -> Spectrum:
-    """Transforms of lines: NumPy writes float64 into memory, and SciPy is quicker in float32."""
-    if lines.dtype == np.float64:
-        transforms: Spectrum = np.fft.rfft(lines, length, out=out)
-        return transforms
-    return np.asarray(scipy.fft.rfft(lines, length))
 
 
 class GramSums(NamedTuple):

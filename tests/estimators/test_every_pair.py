@@ -370,6 +370,15 @@ def test_chain__finds_where_dependence_enters(estimator):
     joint = dhsic.independence_test(*triple(np.random.default_rng(2), 1000), **options)
     assert joint.pvalue <= 0.01
     assert joint.stages[1].others == ("x1", "x2")
+
+
+def test_chain__of_streamed_rows_tests_its_first_pair_as_a_test_of_two():
+    # The second variable is on the right of the first stage, and on the left of the second.
+    x, y, z = np.random.default_rng(0).standard_normal((3, 430))
+    options = {"kernels": "gaussian", "estimator": "v-hsic", "rng": 0}
+    chain = dhsic.independence_test(x, y, z, null="chain", **options)
+    alone = dhsic.independence_test(x, y, **options)
+    np.testing.assert_allclose(chain.stages[0].statistic, alone.statistic, rtol=1e-12)
     assert dhsic.independence_test(x, y, z, **options).pvalue > 0.05
 
 
