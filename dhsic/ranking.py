@@ -1568,10 +1568,9 @@ def usable_columns(data: Any, others: Sequence[Any] = ()) -> tuple[list[str], di
     usable = passing(usable, open_column)
     if not usable:
         besides = f" besides {', '.join(sorted(taken))}" if taken else ""
-        reasons = f": {'; '.join(left_out.values())}" if left_out else ": add some"
         msg = (
             f"{'data' if table is None else data} must have columns of numbers or labels{besides}, "
-            f"got no others{reasons}"
+            f"got no others: {'; '.join(left_out.values()) or 'add some'}"
         )
         raise InvalidArgumentError(msg)
     return usable, left_out
