@@ -86,8 +86,8 @@ Precision = Literal["float64", "float32"]
 Order = Literal["time"] | TimeOrder
 
 
-class UntimedArguments(TypedDict, total=False):
-    """The arguments of `RunOptions` where nothing is chosen by its time."""
+class SharedArguments(TypedDict, total=False):
+    """The arguments of `RunOptions` that all functions have."""
 
     rng: RngLike
     precision: Precision
@@ -95,13 +95,22 @@ class UntimedArguments(TypedDict, total=False):
     threads: int | None
     memory: int | str
     progress: Progress
+
+
+class UntimedArguments(SharedArguments, total=False):
+    """The arguments of `RunOptions` where nothing is chosen by its time."""
+
     checkpoint: str | None
 
 
-class RunArguments(UntimedArguments, total=False):
-    """The arguments of `RunOptions`, for the signatures of public functions."""
+class UncheckedArguments(SharedArguments, total=False):
+    """The arguments of `RunOptions` where no checkpoint is kept."""
 
     time: float | str | None
+
+
+class RunArguments(UntimedArguments, UncheckedArguments, total=False):
+    """The arguments of `RunOptions`, for the signatures of public functions."""
 
 
 def takes_run(

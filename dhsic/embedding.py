@@ -35,7 +35,7 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations, plan_of
+from dhsic.estimators.base import fetch_landmarks, fetching_step, plan_of
 from dhsic.estimators.choose import first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
 from dhsic.io.urls import is_url, redacted
@@ -53,7 +53,7 @@ from dhsic.landmarks import (
     uniform_rows,
     warn_of_rounding,
 )
-from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
+from dhsic.linalg import PivotedCholesky, pivoted_cholesky
 from dhsic.results import BarResult, PassSummary, kernel_text
 from dhsic.statistics.gram import ROW_TILE, Tiling, column_sums
 
@@ -230,7 +230,7 @@ class MeanEmbedding(BarResult):
     def squared_norm(self) -> float:
         """|mu|^2 = alpha' K alpha."""
         # |mu|^2 = kappa' K^-1 kappa = |L^-1 kappa|^2.
-        return self.inner(self)
+        return self._squared_norm(self.means)
 
     def __call__(self, points: NDArray[Any]) -> Vector:
         """Evaluate the embedding at points (q, d), or (q,) of one column: shape (q,)."""
@@ -285,8 +285,6 @@ class MeanEmbedding(BarResult):
             Its kernel is another.
         """
         self._check_kernel(other)
-        if self.shares(other):
-            return float(self._whitened(self.means) @ self._whitened(other.means))
         # <mu, nu> = sum_j beta_j mu(z_j) with the weights and landmarks of the other one.
         return float(self(other.landmarks) @ other.weights)
 
@@ -304,8 +302,7 @@ class MeanEmbedding(BarResult):
         if self.shares(other):
             # Differences are taken before they are squared, so that near embeddings keep their
             # digits.
-            difference = self._whitened(self.means - other.means)
-            return float(difference @ difference)
+            return self._squared_norm(self.means - other.means)
         squares = self.squared_norm + other.squared_norm
         # Near embeddings on landmarks of their own cancel here, at times below 0.
         return max(0.0, squares - 2.0 * self.inner(other))
@@ -449,8 +446,8 @@ class MeanEmbedding(BarResult):
         # Landmarks were pruned when they were chosen: here rounding alone is left out.
         return pivoted_cholesky(self.kernel(self.landmarks), 0.0)
 
-    def _whitened(self, values: Vector) -> Vector:
-        return solve_lower(self._factor.factor, values[self._factor.kept])
+    def _squared_norm(self, values: Vector) -> float:
+        return float(self._factor.squared_norm(values[self._factor.kept]))
 
     def _check_kernel(self, other: MeanEmbedding) -> None:
         if self.kernel != other.kernel:
@@ -569,13 +566,9 @@ def _draw(
     session: Session, asked: Kernel, s: int
 ) -> tuple[Kernel, NDArray[np.float64], NDArray[np.intp]]:
     """The kernel, and s rows to choose landmarks from, with their numbers."""
-    session.step("fetch landmarks")
     (drawn,) = uniform_rows(session.seed, session.n, s, 1, pairing="joint", replace=False)
-    (sampled,) = bandwidth_rows(session)
-    # Landmarks and the sample for the bandwidth are read together.
-    (rows,) = session.take([np.append(drawn, sampled)])
-    (fitted,) = fit_combinations(session, Combinations.single([asked]), [rows[s:]]).kernels
-    return fitted, rows[:s], drawn
+    combinations, (points,), _ = fetch_landmarks(session, Combinations.single([asked]), [drawn])
+    return combinations.kernels[0], points, drawn
 
 
 def _run_uniform(asked: Kernel, p: int, session: Session) -> object:
@@ -593,9 +586,7 @@ def _plan(session: Session, asked: Kernel, selection: Selection, pool: int, p: i
     """The plan with p landmarks."""
     (d,), s = session.dims, _pool_rows(session, selection, pool, p)
     guessed = asked.fit(np.array([np.zeros(d), np.ones(d)]))
-    rows = 8 * d * (s + BANDWIDTH_ROWS)
-    fetch = 3 * rows + session.sources[0].take_bytes
-    steps: list[DriverStep | PassPlan] = [DriverStep("fetch landmarks", fetch, rows)]
+    steps: list[DriverStep | PassPlan] = [fetching_step(session, s)]
     if selection != "uniform":
         needed = select_bytes(selection, s, p, guessed.width(d))
         steps.append(DriverStep("select landmarks", needed))

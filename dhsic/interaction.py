@@ -14,7 +14,6 @@ from dhsic._arguments import (
     RunArguments,
     RunOptions,
     choose_measure,
-    read_single_kernels,
     result_fields,
     run_batch,
     takes_run,
@@ -27,8 +26,9 @@ from dhsic.estimators import VHSIC, Estimate, Estimator, GridOutcome, Null, Nyst
 from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, fitting_step
 from dhsic.estimators.choose import find_null
 from dhsic.io.variables import Missing
-from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels import Combinations
 from dhsic.kernels.grid import SharedTiles
+from dhsic.linalg import centre
 from dhsic.nulls import Permutation, Resampling, Shifts, monte_carlo_error, pvalues
 from dhsic.results import IndependenceTestResult, pvalue_text
 from dhsic.statistics.gram import BATCH, Matrix, PermutedGrams
@@ -211,13 +211,14 @@ class PairLancaster(Estimator):
         """Hold three Gram matrices, and permute one after another."""
         n, size, rows = session.n, session.dtype.itemsize, 8 * session.n * sum(session.dims)
         gram = size * n * n
+        work = max(kernel.work_tiles for kernel in combinations.guessed(session.dims).kernels)
         # Two working matrices, and in every thread what is gathered, in the orders of a batch.
         gathered = 6 * size * max(_STRIP, 8 * n) + 32 * n * BATCH
         working = 3 * gram + session.runtime.threads * gathered
         steps = [
             fitting_step(session),
             DriverStep("read all rows", 3 * rows, rows),
-            DriverStep("Gram matrices", 2 * gram, 3 * gram),
+            DriverStep("Gram matrices", (1 + work) * gram, 3 * gram),
             DriverStep("permutation null", working + 16 * n * getattr(null, "n_resamples", 0)),
         ]
         return plan_of(session, steps, self.remedy)
@@ -233,18 +234,20 @@ class PairLancaster(Estimator):
         order = orbit.groups.members(0, orbit.groups.count)
         values = session.take([order] * len(session.sources))
         session.step("Gram matrices")
-        pairs = zip(fitted.kernels_of(0), values, strict=True)
-        # Largest values of the kernels, and their matrices, centred.
-        peaks, grams = zip(*(_centred(_gram(*pair, session.dtype)) for pair in pairs), strict=True)
+        dtype, pairs = session.dtype, zip(fitted.kernels_of(0), values, strict=True)
+        grams = [kernel.gram(*kernel.rows_and_columns(x, dtype), dtype) for kernel, x in pairs]
         del values
+        # Largest values of the kernels, before their matrices are centred.
+        peaks = [float(np.abs(gram).max()) for gram in grams]
+        grams = list(map(_centred, grams))
         statistics, replicates, errors = [], [], []
-        tile = tile_error(session.dtype)
-        unit, norms = transform_error(session.dtype, 1) + tile, [np.linalg.norm(g) for g in grams]
+        tile = tile_error(dtype)
+        unit, norms = transform_error(dtype, 1) + tile, [np.linalg.norm(g) for g in grams]
         moved: Any = _Moved(orbit, range(1, null.n_resamples + 1))
         # One after another, so that two working matrices are held and not six.
         for a, b, s in FACTORISATIONS:
             # The product of two centred matrices is not centred itself; HSIC with s needs it to be.
-            _, product = _centred(grams[a] * grams[b])
+            product = _centred(grams[a] * grams[b])
             norm = np.linalg.norm(product)
             # Four times the bound; errors of tiles are relative to the kernels, but independent.
             apart = (peaks[a] * norms[b] + peaks[b] * norms[a]) * norms[s] + norm * n * peaks[s]
@@ -273,20 +276,9 @@ class _Moved(NamedTuple):
     shared: SharedTiles = SharedTiles((), ())
 
 
-def _gram(kernel: Kernel, x: Matrix, dtype: np.dtype[Any]) -> Matrix:
-    """The Gram matrix of all rows, in strips whose scratch is small."""
-    rows, columns = kernel.rows_and_columns(x, dtype)
-    step = max(8, _STRIP // len(x))
-    strips = (rows[start : start + step] for start in range(0, len(x), step))
-    return np.concatenate([kernel.gram(strip, columns, dtype) for strip in strips])
-
-
-def _centred(gram: Matrix) -> tuple[float, Matrix]:
-    """The largest entry of a symmetric matrix, and the matrix, doubly centred in place."""
-    peak, means = float(np.abs(gram).max()), gram.mean(axis=0, dtype=np.float64)
-    gram -= means.astype(gram.dtype)[:, None]
-    gram -= (means - means.mean()).astype(gram.dtype)
-    return peak, gram
+def _centred(gram: Matrix) -> Matrix:
+    """A symmetric matrix, doubly centred in place."""
+    return centre(gram, gram.mean(axis=0, dtype=np.float64))
 
 
 INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
@@ -401,7 +393,6 @@ def interaction_test(
             "independence_test takes any number"
         )
         raise InvalidArgumentError(msg)
-    given = read_single_kernels(kernels, len(FACTORISATIONS), "an interaction test")
     asked = _read_estimator(estimator)
     law, why = _read_null(null, asked, session, n_resamples)
 
@@ -414,7 +405,7 @@ def interaction_test(
 
     sized = asked.name if isinstance(estimator, str) else asked
     both: Any = {"planner": planner, "runner": runner}
-    chosen, reason, fitting = choose_measure(session, given, sized, **both)
+    chosen, reason, fitting = choose_measure(session, kernels, sized, **both)
     of = {"computes": "interaction test", "arguments": ("groups", "strata")}
     single = Combinations.single(fitting)
     found = run_batch(session, planner, runner, chosen, single, law, fitting, **of)

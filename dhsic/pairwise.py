@@ -589,20 +589,15 @@ def _steps(session: Session, statistics: Sequence[tuple[OuterStatistic, Orbit]])
 def _plan(
     estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
 ) -> Plan:
-    """The steps of `_tested`, found once."""
+    """The steps of `_tested`."""
     assert isinstance(estimator, NystromHSIC)
     kept, session = session, session.leaving_out(None)
-
-    def make() -> Plan:
-        steps, features = estimator.expected_drawing(session, combinations, null)
-        steps += _steps(session, _statistics(kept, combinations, features, null))
-        plan = plan_of(session, steps, estimator.remedy, estimator.n_drawn(session))
-        # Replicates are gone when their pair has its p-value.
-        values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
-        return replace(plan, kept_bytes=values, closing_bytes=4 * values)
-
-    blocks = kept.deletion and kept.deletion.blocks
-    return session.once(("pairs", estimator, combinations, null, blocks), make)
+    steps, features = estimator.expected_drawing(session, combinations, null)
+    steps += _steps(session, _statistics(kept, combinations, features, null))
+    plan = plan_of(session, steps, estimator.remedy, estimator.n_drawn(session))
+    # Replicates are gone when their pair has its p-value.
+    values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
+    return replace(plan, kept_bytes=values, closing_bytes=4 * values)
 
 
 def _tested(

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from dhsic import plots
 from dhsic._arguments import (
     Order,
-    Precision,
     RowLabels,
     RunArguments,
     RunOptions,
+    UncheckedArguments,
     check_kernel,
     read_kernel,
     read_single_kernels,
@@ -33,14 +33,11 @@ from dhsic._arguments import (
     run_fields,
     takes_run,
 )
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
 from dhsic._validation import (
     check_choice,
     check_integer,
     check_level,
     check_number,
-    named_arguments,
     nearest,
     removed,
     shown,
@@ -58,7 +55,7 @@ from dhsic.engine.passes import (
 from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, UnknownArgumentError, needing
-from dhsic.estimators import Estimator, EstimatorName, GridOutcome, Null, NullName
+from dhsic.estimators import VHSIC, Estimator, EstimatorName, GridOutcome, Null, NullName
 from dhsic.estimators.base import (
     bandwidth_rows,
     beyond,
@@ -627,29 +624,29 @@ def rank_features(
     session = open_columns(run, features, target, data, missing, rows)
     chosen = read_columns(session, names, column_groups, feature_kernels)
     joint = _joint_kernels(session, by, feature_kernels, target_kernel)
-    msg = (
-        "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
-        f"'permutation', or a value of these; got {shown(null)}{removed(str(null))}"
-    )
-    # Before anything is planned: limit laws of one column are not joint over columns.
-    if not draws_replicates(null):
-        raise InvalidArgumentError(msg)
     every = chosen.against(target_kernel_of(session, target_kernel))
-
-    def tested(one: Estimator, some: Session, combinations: Combinations) -> Plan:
-        drawn, _ = find_null(null, one, some, n_resamples, combinations)
-        return plan_once(one, some, combinations, drawn)
+    law: Any = null
+    if draws_replicates(null):
+        # Replicates are the same whichever estimator is chosen.
+        law, _ = find_null(null, VHSIC(), session, n_resamples, every)
+    if not isinstance(law, Resampling):
+        # Limit laws of one column are not joint over columns, and a chain is of stages.
+        msg = (
+            "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
+            f"'permutation', or a value of these; got {shown(null)}{removed(str(null))}"
+        )
+        raise InvalidArgumentError(msg)
 
     def sure(
         one: Estimator, some: Session, combinations: Combinations, level: float | None
     ) -> list[Intervals]:
-        test = partial(tested, one, combinations=combinations)
+        test = partial(plan_once, one, combinations=combinations, null=law)
         return [] if level is None else [Intervals.of(some, one, combinations, level, test=test)]
 
     def planner(
         one: Estimator, some: Session, combinations: Combinations, level: float | None = None
     ) -> Plan:
-        test = partial(tested, one, combinations=combinations)
+        test = partial(plan_once, one, combinations=combinations, null=law)
         plan = plan_with(test, some, sure(one, some, combinations, level))
         if joint is None:
             return plan
@@ -659,21 +656,18 @@ def rank_features(
     def runner(
         one: Estimator, some: Session, combinations: Combinations, level: float | None = None
     ) -> tuple[GridOutcome, tuple[RankedColumn, ...]]:
-        drawn: Any = find_null(null, one, some, n_resamples, combinations)[0]
         kept = varying(some, chosen)
         # A constant would count as a test of many, and cost the others power.
         differing, asked = combinations.part(kept), sure(one, some, combinations, level)
         part = keeping(some, asked)
-        outcome = one.test_grid(part, differing, drawn)
+        outcome = one.test_grid(part, differing, law)
         found = _found(outcome, some.dtype)
         for of_all in asked:
             intervals = replace(of_all, combinations=differing).of_features(part, outcome)
-            columns_of = zip(*intervals, strict=True)
-            for names, each in zip(_INTERVALS.values(), columns_of, strict=True):
-                told = zip(*((x.low, x.high, x.centre) for x in each), strict=True)
-                found |= {name: list(column) for name, column in zip(names, told, strict=True)}
-        rows = (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
-        of_kept: dict[int, dict[str, Any]] = dict(zip(kept, rows, strict=True))
+            for row, both in zip(found, intervals, strict=True):
+                for names, x in zip(_INTERVALS.values(), both, strict=True):
+                    row |= zip(names, (x.low, x.high, x.centre), strict=True)
+        of_kept = dict(zip(kept, found, strict=True))
         features = zip(chosen.names, chosen.columns, chosen.kernels, strict=True)
         columns = tuple(
             RankedColumn(name, at, **of_kept.get(k, {"kernel": kernel.spec(), "constant": True}))
@@ -690,10 +684,8 @@ def rank_features(
 
     # An estimator fits if the whole run does, the map of sensitivities included.
     fit: Any = {"planner": planner, "runner": runner, "tuples": joint is not None}
-    method, _, reason = choose_estimator(estimator, session, every, null, n_resamples, **fit)
-    law, null_reason = find_null(null, method, session, n_resamples, every)
-    if not isinstance(law, Resampling):  # a chain of tests
-        raise InvalidArgumentError(msg)
+    method, _, reason = choose_estimator(estimator, session, every, law, None, **fit)
+    _, null_reason = find_null(null, method, session, n_resamples, every)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
     kernels = (*chosen.kernels, every.kernels[-1])
@@ -768,18 +760,13 @@ def _joint_kernels(
             f"one kernel, got {shown(feature_kernels)}: give one, or rank by something else"
         )
         raise InvalidArgumentError(msg)
-    if session.gaps:
-        msg = (
-            "by='sensitivity' needs rows without gaps, got missing='pairwise': take "
-            "missing='drop', or rank by 'pvalue'"
-        )
-        raise InvalidArgumentError(msg)
     first, _ = session.sources
     joined = kernel_for_columns(feature_kernels, kinds_of(first), f"variable {first.name!r}")
-    if not joined.differentiable:
+    if session.gaps or not joined.differentiable:
         msg = (
-            "features ranked by 'sensitivity' must have a differentiable kernel to be varied, "
-            f"got {joined.spec()!r}: leave out those of labels, or rank by 'pvalue'"
+            "by='sensitivity' needs rows without gaps, and features must have a differentiable "
+            f"kernel, got {joined.spec()!r}: take missing='drop', leave out features of labels, or "
+            "rank by 'pvalue'"
         )
         raise InvalidArgumentError(msg)
     return joined, target_kernel_of(session, target_kernel)
@@ -812,8 +799,8 @@ def varying(session: Session, features: RankedColumns) -> list[int]:
     return kept
 
 
-def _found(outcome: GridOutcome, dtype: np.dtype[Any]) -> dict[str, list[Any]]:
-    """What is found of the features that vary, by the fields of `RankedColumn`."""
+def _found(outcome: GridOutcome, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
+    """Fields of `RankedColumn` of every feature that varies."""
     statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
     p, hsic = pvalues(statistics, replicates, dtype, rounding), outcome.hsic
     # The data stand among the replicates, so that a distance is made alike for all rows.
@@ -834,7 +821,8 @@ def _found(outcome: GridOutcome, dtype: np.dtype[Any]) -> dict[str, list[Any]]:
     }
     fitted = outcome.combinations.kernels[:-1]
     specs = [kernel.kernel.spec() for kernel in fitted if isinstance(kernel, OnColumns)]
-    return {"kernel": specs, **{name: values.tolist() for name, values in found.items()}}
+    columns = {"kernel": specs, **{name: values.tolist() for name, values in found.items()}}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 SelectionMethod = Literal["forward", "backward", "lasso"]
@@ -934,8 +922,7 @@ class ColumnSelection(RunFields, BarResult):
         return self.names, self.scores, f"score of {self.method} by {self.criterion}"
 
 
-@named_arguments
-@shows_progress
+@partial(takes_run, taken=UncheckedArguments)
 def select_features(
     features: Any,
     target: Any,
@@ -950,17 +937,11 @@ def select_features(
     share: float = 0.1,
     block_rows: int = 20,
     n_permutations: int = 3,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: GapTreatment = "refuse",
     strata: Any = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
+    **options: Unpack[UncheckedArguments],
 ) -> ColumnSelection:
     """Select k columns, or groups of columns, with the largest joint dependence on a target.
 
@@ -999,14 +980,14 @@ def select_features(
         Share of the remaining features that "backward" drops at a time; 0 for one at a time.
     block_rows, n_permutations : int, optional
         For "lasso": rows of a block, and how often the rows are cut into blocks.
-    rng, names, data, missing
+    names, data, missing
         As for `rank_features`; "lasso" does not take ``missing="pairwise"``.
     strata : array-like or str, optional
         A label for every row, as for `rank_features`: numbers are standardised within their
         stratum, so that the selection is by dependence within strata. Categories and booleans are
         not changed. There are no `groups` and `order`: scores have no p-value, and do not depend on
         how rows may be permuted.
-    precision, client, threads, memory
+    rng, precision, client, threads, memory
         As for `rank_features`.
     time : float or str, optional
         As for `rank_features`, for the landmarks of "forward" and "backward"; "lasso" has none.
@@ -1047,7 +1028,7 @@ def select_features(
     >>> len({"x[1]", "x[4]"} & set(found)), "x[2]" in found
     (1, True)
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress)
+    run = RunOptions(**options)
     check_choice("method", method, get_args(SelectionMethod))
     check_choice("criterion", criterion, get_args(SelectionCriterion))
     check_integer("block_rows", block_rows, minimum=2)
@@ -1589,10 +1570,9 @@ def usable_columns(data: Any, others: Sequence[Any] = ()) -> tuple[list[str], di
     usable = passing(usable, open_column)
     if not usable:
         besides = f" besides {', '.join(sorted(taken))}" if taken else ""
-        reasons = f": {'; '.join(left_out.values())}" if left_out else ": add some"
         msg = (
             f"{'data' if table is None else data} must have columns of numbers or labels{besides}, "
-            f"got no others{reasons}"
+            f"got no others: {'; '.join(left_out.values()) or 'add some'}"
         )
         raise InvalidArgumentError(msg)
     return usable, left_out

@@ -30,7 +30,6 @@ from dhsic.engine.graph import LazyRows
 from dhsic.engine.passes import Footprint, Pass, RowBlock, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.engine.units import format_count
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, EstimatorName, NystromMHSIC
 from dhsic.estimators.choose import planned
@@ -44,7 +43,7 @@ from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.report import Findings, Pictures
 from dhsic.results import TRANSIENT, DependenceEstimate, Result
-from dhsic.statistics.gram import ROW_TILE, Tiling
+from dhsic.statistics.gram import ROW_TILE, Tiling, products_of_others
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -398,10 +397,7 @@ class SensitivityMap(Result):
         """Label and text of every line that a person reads, with so many columns a variable."""
         head = self.measured.summary()
         measure = [(self.of, f"{self.value:.6g}")] if self.of == "statistic" else []
-        kind, when = f"{self.measured.n:,} rows", "not kept"
-        if self.rows is not None:
-            kind = f"{kind} in {format_count(self.rows.plan.blocks, 'block')}"
-            when = "computed when asked for"
+        when = "not kept" if self.rows is None else "computed when asked for"
         columns = []
         for name in self.names:
             # The most sensitive with their shares of the variable's sensitivity.
@@ -412,7 +408,7 @@ class SensitivityMap(Result):
         return [
             *head[:-2],
             *measure,
-            ("map", f"of the {self.of}, {kind}, {when}"),
+            ("map", f"of the {self.of}, {self.measured.n:,} rows, {when}"),
             *columns,
             *head[-2:],
         ]
@@ -572,14 +568,11 @@ def map_passes(
     InvalidArgumentError
         A variable that is varied has a kernel without derivatives, or the estimator has no map.
     """
-    pairs = zip(session.names, kernels, strict=True)
-    smooth = [name for name, kernel in pairs if kernel.differentiable]
     for m in varied:
-        if session.names[m] not in smooth:
-            instead = f"wrt={smooth!r}" if smooth else "another kernel"
+        if not kernels[m].differentiable:
             msg = (
                 f"variable {session.names[m]!r} must have a differentiable kernel to be varied, "
-                f"got {kernels[m].spec()!r}: take {instead}"
+                f"got {kernels[m].spec()!r}: take another kernel, or vary other variables"
             )
             raise InvalidArgumentError(msg)
     form = closed_form(estimator, of)
@@ -601,18 +594,15 @@ def _varied(
     session: Session, wrt: Sequence[str] | None, kernels: Sequence[Kernel]
 ) -> tuple[int, ...]:
     """Numbers of the variables whose entries are varied; not of labels where none are named."""
-    if not (wrt is None or (isinstance(wrt, Sequence) and not isinstance(wrt, str) and wrt)):
-        msg = (
-            f"wrt must be a sequence of names of variables, got {shown(wrt)}: leave it out for all"
-        )
-        raise InvalidArgumentError(msg)
-    for name in wrt or ():
-        if not isinstance(name, str) or name not in session.names:
-            known = ", ".join(map(repr, session.names))
-            close = nearest(str(name), session.names)
-            msg = f"wrt must name variables, got {shown(name)}; there are {known}{close}"
-            raise InvalidArgumentError(msg)
     if wrt is not None:
+        listed = list(wrt) if isinstance(wrt, Sequence) and not isinstance(wrt, str) else []
+        unknown = [one for one in listed if not isinstance(one, str) or one not in session.names]
+        if unknown or not listed:
+            got: Any = unknown[0] if unknown else wrt
+            known = ", ".join(map(repr, session.names))
+            close = nearest(str(got), session.names) if unknown else ""
+            msg = f"wrt must be a list of variables, got {shown(got)}; there are {known}{close}"
+            raise InvalidArgumentError(msg)
         # In the order of the variables, whatever that of the names.
         return tuple(m for m, name in enumerate(session.names) if name in wrt)
     # Numbers, and what has a smooth kernel; labels have no entries to vary.
@@ -663,7 +653,7 @@ class LandmarkForm:
         basis, moments, value, estimate = self.estimator.fit(session, kernels, self.of)
         session.step("coefficients")
         # v = K_J^-1 u, and P_m, the products of the other means.
-        v, others = basis.factor(0).solve(moments.u), _products_but_one(moments.means)
+        v, others = basis.factor(0).solve(moments.u), products_of_others(moments.means)
         # Derivatives in sums over the rows, which are those in the means over n.
         joint, marginal = 2.0 * v, -2.0 * v * others
         # T leaves out a term of the marginals, which the estimate has and which has derivatives.
@@ -691,7 +681,7 @@ def _outside(basis: LandmarkBasis, kappa: Vector, others: Vector) -> Vector:
     # The estimate is cut off at 0, where it has no slope.
     if norms.prod() <= product @ w:
         return np.zeros_like(kappa)
-    derivatives: Vector = 2.0 * (_products_but_one(norms)[:, None] * alphas - w * others)
+    derivatives: Vector = 2.0 * (products_of_others(norms)[:, None] * alphas - w * others)
     return derivatives
 
 
@@ -729,8 +719,8 @@ class PairForm:
         tiling = Tiling.prepare(estimate.kernels, values, session.dtype)
         # A row moves its row and its column of the Gram matrix, hence the 2.
         scale = 2.0 / n if self.of == "statistic" else 2.0 / n**2
-        others = scale * _products_but_one(means)
-        totals = scale * _products_but_one(means.mean(axis=1))
+        others = scale * products_of_others(means)
+        totals = scale * products_of_others(means.mean(axis=1))
         # For two variables: Perez-Suay and Camps-Valls (2018), (8) and (9).
         parts = np.full(n, scale), totals[:, None] - others, -others
         gradient = TileGradient(tiling, *parts, wrt, _dims(session, wrt))
@@ -813,12 +803,6 @@ def _times_n(estimate: Estimate, gradient: BlockGradient, session: Session, of: 
     """The statistic is n times the estimate."""
     value = estimate.value * (session.n if of == "statistic" else 1)
     return Measured(value, gradient, estimate)
-
-
-def _products_but_one(values: NDArray[Any]) -> NDArray[Any]:
-    """prod_{l != m} of all M entries along the first axis, without a division."""
-    numbers = range(len(values))
-    return np.array([np.delete(values, m, axis=0).prod(axis=0) for m in numbers])
 
 
 def _dims(session: Session, wrt: Numbers) -> Numbers:

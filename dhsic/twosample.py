@@ -527,9 +527,10 @@ def _open_pooled(
 ) -> tuple[Session, tuple[SampleSummary, ...]]:
     """Begin a run over the values of all rows and the codes of their samples."""
     if between is None and len(samples) < 2:
-        more = "" if data is None else ": name two columns or more of data"
-        more = more if len(samples) != 1 else ": give another, or between=, labels of its rows"
-        msg = f"a two-sample test needs at least two samples, got {len(samples)}{more}"
+        msg = (
+            f"a two-sample test needs at least two samples, got {len(samples)}: give another, "
+            "or between=, labels of its rows"
+        )
         raise InvalidArgumentError(msg)
     if between is not None and (len(samples) != 1 or names is not None):
         msg = (

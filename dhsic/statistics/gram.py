@@ -1225,15 +1225,16 @@ def _expected_square(e0: Vector, e1_squared: Vector, e2: Vector) -> float:
         e0.prod()
         + (m - 1) ** 2 * e1_squared.prod()
         + 2 * (m - 1) * e2.prod()
-        + e0 @ _products_of_others(e1_squared)
-        - 2 * e0 @ _products_of_others(e2)
-        - 2 * (m - 1) * e2 @ _products_of_others(e1_squared)
+        + e0 @ products_of_others(e1_squared)
+        - 2 * e0 @ products_of_others(e2)
+        - 2 * (m - 1) * e2 @ products_of_others(e1_squared)
         + pairs
     )
 
 
-def _products_of_others(values: Vector) -> Vector:
-    return np.array([np.prod(np.delete(values, m)) for m in range(len(values))])
+def products_of_others(values: Vector) -> Vector:
+    """prod_{l != m} of all M entries along the first axis, without a division."""
+    return np.array([np.delete(values, m, axis=0).prod(axis=0) for m in range(len(values))])
 
 
 def permutation_moments(
