@@ -22,8 +22,9 @@ from numbers import Real
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dhsic.errors import InvalidArgumentError, UnknownArgumentError
+from dhsic.errors import DhsicError, InvalidArgumentError, UnknownArgumentError
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
@@ -142,6 +143,41 @@ def check_number(
             return float(value)
     msg = f"{name} must be {requirement}, got {shown(value)}: {remedy}"
     raise InvalidArgumentError(msg)
+
+
+def check_numbers(
+    name: str,
+    values: Any,
+    *shape: int | None,
+    least: float = -math.inf,
+    most: float = math.inf,
+    gaps: bool = False,
+    remedy: str = "give an array of them",
+    error: type[DhsicError] = InvalidArgumentError,
+) -> NDArray[np.float64]:
+    """Return finite real numbers of a shape, in which None stands for any length but 0, or raise.
+
+    Where there may be gaps, NaN stays.
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise TypeError  # `astype` would drop the imaginary part with a warning alone
+        numbers = array.astype(np.float64)
+        got = f"shape {numbers.shape}"
+    except (TypeError, ValueError, OverflowError):
+        numbers, got = np.empty(0), shown(values)
+    lengths = [length or there for length, there in zip(shape, numbers.shape, strict=False)]
+    if numbers.size and (*lengths,) == numbers.shape and len(lengths) == len(shape):
+        inside = np.isfinite(numbers) & (numbers >= least) & (numbers <= most)
+        wrong = numbers[~(inside | np.isnan(numbers) & gaps)]
+        if not wrong.size:
+            return numbers
+        got = f"{wrong[0]:g} among them"
+    within = "" if (least, most) == (-math.inf, math.inf) else f" from {least:g} to {most:g}"
+    wanted = ", ".join("any" if length is None else str(length) for length in shape)
+    msg = f"{name} must be finite numbers{within} of shape ({wanted}), got {got}: {remedy}"
+    raise error(msg)
 
 
 def check_level(value: Any, name: str = "alpha", remedy: str = "as 0.05") -> float:

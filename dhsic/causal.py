@@ -44,6 +44,7 @@ from dhsic._validation import (
     check_choice,
     check_integer,
     check_level,
+    check_numbers,
     named_arguments,
     no_attribute,
     shown,
@@ -1001,22 +1002,18 @@ def accuracy_curve(
     >>> accuracy_curve([-3.0, 2.0, 1.0], [False, True, False]).accuracy
     array([1.        , 1.        , 0.66666667])
     """
-    sizes = plots.finite_numbers("scores", scores, None)
-    try:
-        positive = np.asarray(truth)
-    except ValueError as error:
-        msg = f"truth must be {len(sizes)} booleans, one a score, got {shown(truth)}"
-        raise InvalidArgumentError(msg) from error
-    if positive.dtype != bool or positive.shape != sizes.shape:
+    sizes = check_numbers("scores", scores, None)
+    positive = check_numbers("truth", truth, len(sizes)) > 0.0
+    if np.asarray(truth).dtype != bool:
         msg = (
-            f"truth must be {len(sizes)} booleans, one a score, got {positive.dtype} of shape "
-            f"{positive.shape}: True where the first variable is the cause"
+            f"truth must be {len(sizes)} booleans, one a score, got {shown(truth)}: True where the "
+            "first variable is the cause"
         )
         raise InvalidArgumentError(msg)
     given = np.ones(len(sizes)) if weights is None else weights
-    shares = plots.finite_numbers("weights", given, len(sizes))
-    if shares.min() < 0.0 or not shares.any():
-        msg = f"weights must be at least 0 and not all 0, got {shares.min():g} to {shares.max():g}"
+    shares = check_numbers("weights", given, len(sizes), least=0.0)
+    if not shares.any():
+        msg = "weights must not all be 0: leave them out for equal ones"
         raise InvalidArgumentError(msg)
     kept = shares > 0.0
     sizes, positive, shares = sizes[kept], positive[kept], shares[kept]
