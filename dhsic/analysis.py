@@ -16,13 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._validation import (
-    check_integer,
-    check_number,
-    check_numbers,
-    named_arguments,
-    shown,
-)
+from dhsic._validation import check_integer, check_number, check_numbers, named_arguments, shown
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Kernel, parse
 from dhsic.linalg import hadamard, spectrum, u_centred

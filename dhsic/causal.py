@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 from itertools import combinations, permutations, product
 from operator import index
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Unpack, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,9 +95,6 @@ from dhsic.report import Findings
 from dhsic.results import AS_ASKED, BarResult, IndependenceTestResult, Result, RunFields
 from dhsic.sensitivity import column_sensitivities, map_passes
 from dhsic.statistics.neighbours import Neighbours
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = [
     "DAG",
@@ -953,7 +950,7 @@ class AccuracyCurve(Result):
         """Label and text of every line that a person reads."""
         return [("area", f"{self.area:.6g}"), ("points", f"{len(self.accuracy):,}")]
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: plots.Axes | None = None) -> plots.Axes:
         """Draw the curve."""
         axes = plots.axes_of(ax, (4.8, 4.2))
         axes.plot(self.decision_rate, self.accuracy, color=plots.BLUE, marker=".", label="accuracy")
@@ -1281,7 +1278,7 @@ class DAG(Result):
         graph.add_edges_from(self.edges)
         return graph
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: plots.Axes | None = None) -> plots.Axes:
         """Draw the graph, see `dhsic.plots.causal_graph`."""
         return plots.causal_graph(self.parents, self.names, ax=ax)
 
@@ -1467,7 +1464,9 @@ class DAGScores(RunFields):
                 least.append(edges)
         return tuple(graph for graph in accepted if set(graph.dag.edges) in least)
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = _MOST_DRAWN) -> Axes:
+    def plot(
+        self, ax: plots.Axes | None = None, *, alpha: float = 0.05, most: int = _MOST_DRAWN
+    ) -> plots.Axes:
         """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`."""
         ranked = self._order
         return plots.dag_scores(
@@ -1762,7 +1761,7 @@ class DAGSearch(RunFields):
             for test in tests
         ]
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: plots.Axes | None = None) -> plots.Axes:
         """Draw the graph, see `dhsic.plots.causal_graph`."""
         return plots.causal_graph(self.parents, self.names, ax=ax)
 

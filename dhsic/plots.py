@@ -22,7 +22,7 @@ from dhsic._validation import (
 from dhsic.errors import DataError, InvalidArgumentError, needing, printable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure
 
 __all__ = [
