@@ -283,8 +283,7 @@ class CausalDirection(RunFields, BarResult):
         return [f"{first} -> {second}", f"{second} -> {first}"], sizes, "HSIC with the residuals"
 
 
-@named_arguments
-@shows_progress
+@takes_run
 def direction(
     x: Any,
     y: Any,
@@ -296,16 +295,10 @@ def direction(
     n_resamples: int | None = None,
     kernel: KernelName | str | Kernel | None = "gaussian",
     max_rows: int | None = None,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> CausalDirection:
     """Find which of two variables is the cause of the other, under additive noise.
 
@@ -347,7 +340,7 @@ def direction(
         The largest number of rows, drawn at random. The default is all rows, if they fit the memory
         and the time by the plan, or otherwise the largest power of two that fits, for example for a
         Gaussian process, whose cost is cubic. The result has the number and the reason.
-    rng, names, data, missing, client, threads, memory
+    names, data, missing, rng, precision, client, threads, memory
         As for `independence_test`.
     time : float or str, optional
         Seconds that the run may take, as for `independence_test`, if you left the number of rows or
@@ -391,7 +384,7 @@ def direction(
     >>> causal.direction(x, y, names=["x", "y"], rng=0).direction
     'x -> y'
     """
-    run = RunOptions(rng, "float64", client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     session = open_nodes(run, (x, y), names, data, missing)
     fitted, measure = find_regression(regression), (estimator, null, n_resamples, kernel)
     asked = _Directed(session, fitted, criterion, *measure)
@@ -436,7 +429,7 @@ def plan_direction() -> None:
         As for `direction`.
     criterion, estimator, regression, null, n_resamples, kernel, max_rows, names, data, missing
         As for `direction`.
-    client, threads, memory, time
+    precision, client, threads, memory, time
         As for `direction`.
 
     Returns
