@@ -7,7 +7,6 @@ import types as _types
 import typing as _typing
 
 from dhsic import errors as errors
-from dhsic._validation import no_attribute as _no_attribute
 from dhsic._version import __version__ as __version__
 from dhsic.api import DependenceDifference as DependenceDifference
 from dhsic.api import LagScan as LagScan
@@ -98,7 +97,8 @@ __all__ = [
 def __getattr__(name: str) -> _typing.Any:
     if name in _SUBMODULES:
         return _importlib.import_module(f"dhsic.{name}")
-    raise _no_attribute(__name__, name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,6 @@ from dhsic._validation import (
     check_level,
     check_number,
     check_numbers,
-    no_attribute,
     shown,
 )
 from dhsic.errors import DataError, InvalidArgumentError, needing, printable
@@ -35,10 +34,6 @@ __all__ = [
     "sensitivity_field",
     "witness_function",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    raise no_attribute(__name__, name)
 
 
 Vector = NDArray[np.float64]
