@@ -12,9 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from graphlib import TopologicalSorter
 from itertools import combinations, permutations, product
-from operator import index
 from time import perf_counter
 from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack, get_args
 
@@ -1210,19 +1208,15 @@ class DAG(Result):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        try:
-            m, numbers = len(self.names), [tuple(map(index, own)) for own in self.parents]
-            others = [sorted({*own} & {*range(m)} - {j}) for j, own in enumerate(numbers)]
-            if len(numbers) != m or others != [*map(list, numbers)]:
-                raise ValueError
-            TopologicalSorter(dict(enumerate(numbers))).prepare()
-        except (TypeError, ValueError) as error:  # a cycle, too, is a ValueError
+        edges, _ = plots.causal_order(self.parents)
+        ascending = [tuple(sorted({*own})) for own in edges]
+        named = isinstance(self.names, Sequence) and len(self.names) == len(edges)
+        if not named or ascending != edges:
             msg = (
-                "a DAG needs a sequence of names, and for each the numbers of its parents, other "
-                f"nodes, ascending and without a cycle; got {shown(self.names)} and "
-                f"{shown(self.parents)}"
+                "a DAG needs a name for every node, and numbers of parents that ascend, got "
+                f"{shown(self.names)} and {shown(self.parents)}"
             )
-            raise InvalidArgumentError(msg) from error
+            raise InvalidArgumentError(msg)
 
     @classmethod
     def of(cls, names: Iterable[str], edges: Iterable[tuple[str, str]]) -> DAG:

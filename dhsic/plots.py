@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -900,7 +901,7 @@ def causal_graph(
     >>> [text.get_text() for text in ax.texts if text.get_text()]
     ['altitude', 'temperature', 'sunshine']
     """
-    edges, order = _checked_parents(parents)
+    edges, order = causal_order(parents)
     letters = 22 if len(edges) <= _FEW_NODES else 12
     labels = [shortened(name, letters) for name in names_or_numbered(names, len(edges))]
     angles = np.empty(len(order))
@@ -1020,19 +1021,23 @@ def _rounded_text(value: float) -> str:
     return f"{value:.3f}" if value >= 1e-3 else f"{value:.0e}"
 
 
-def _checked_parents(parents: Any) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Parents of every node, and the nodes, each after its parents."""
-    if not isinstance(parents, Iterable) or isinstance(parents, str):
-        msg = f"parents must be a sequence of the parents of every node, got {parents!r}"
-        raise InvalidArgumentError(msg)
-    edges = [tuple(int(cause) for cause in causes) for causes in parents]
-    for child, causes in enumerate(edges):
-        wrong = [cause for cause in causes if not 0 <= cause < len(edges) or cause == child]
-        if wrong:
-            msg = f"parents of node {child} must be other nodes of {len(edges)}, got {wrong}"
-            raise InvalidArgumentError(msg)
+def causal_order(parents: Any) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Parents of every node, and the nodes, each after its parents.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A parent is no other node, or there is a cycle.
+    """
     try:
+        edges = [tuple(map(index, causes)) for causes in parents]
+        others = [{*range(len(edges))} - {child} for child in range(len(edges))]
+        if not all(map(set.issuperset, others, edges)):
+            raise ValueError
         return edges, list(TopologicalSorter(dict(enumerate(edges))).static_order())
-    except CycleError as error:
-        msg = "parents must be those of a graph without cycles: drop an edge of the cycle"
+    except (TypeError, ValueError) as error:  # a cycle, too, is a ValueError
+        msg = (
+            "parents must be the numbers of other nodes for every node, without cycles, got "
+            f"{shown(parents)}: as [(), (0,)] for an edge from the first node to the second"
+        )
         raise InvalidArgumentError(msg) from error
