@@ -372,27 +372,16 @@ def read_fields(
     """
     given: dict[str, Any] = {}
     names = list(known)
-    takes = ", ".join(names)
-    if isinstance(known, Mapping) and known:
-        takes = ", ".join(f"{name}={default}" for name, default in known.items())
+    listed = known.items() if isinstance(known, Mapping) else ()
+    told = ", ".join(f"{name}={default}" for name, default in listed) or ", ".join(names)
+    takes = f"fields of {told}, each once and with a value" if names else "no fields"
     for number, part in enumerate(re.split("[,:]", text)):
         name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not names or (not equals and number >= len(names)):
-            most = f"at most {takes}" if names else "no fields"
-            msg = f"{what} must have {most}; got {text!r}: drop the rest"
-            raise InvalidArgumentError(msg)
-        if not equals:
-            name, value = names[number], part.strip()
-        if name not in known or not value:
-            got = (
-                f"{name!r} without a value: give one, or leave it out"
-                if name in known
-                else f"{shown(name)}{nearest(name, names)}"
-            )
-            msg = f"{what} must have fields of {takes}; got {got}"
-            raise InvalidArgumentError(msg)
-        if name in given:
-            msg = f"{what} must have each field once; got {name!r} twice: drop one"
+        if not equals and number < len(names):
+            name, value = names[number], name
+        if name not in known or name in given or not value:
+            near = "" if name in known else nearest(name, names)
+            msg = f"{what} must have {takes}; got {part.strip()!r}{near}"
             raise InvalidArgumentError(msg)
         given[name] = (value_of or _value)(value)
     return given
