@@ -175,12 +175,11 @@ def names_or_numbered(names: Sequence[str] | None, count: int) -> list[str]:
     InvalidArgumentError
         There are more or fewer, or it is one word.
     """
-    if names is not None and (isinstance(names, str) or not isinstance(names, Iterable)):
-        msg = f"names must be a sequence of {count} names, got {names!r}: give a list"
-        raise InvalidArgumentError(msg)
-    given = [f"x{number + 1}" for number in range(count)] if names is None else list(names)
+    if names is None:
+        return [f"x{number + 1}" for number in range(count)]
+    given = [] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
     if len(given) != count:
-        msg = f"names must be {count}, one for each value, got {len(given)}"
+        msg = f"names must be a sequence of {count} names, got {shown(names)}: give a list"
         raise InvalidArgumentError(msg)
     return [str(name) for name in given]
 
