@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._validation import (
-    check_integer,
-    check_level,
-    check_number,
-    check_numbers,
-    shown,
-)
+from dhsic._validation import check_integer, check_level, check_number, check_numbers, shown
 from dhsic.errors import DataError, InvalidArgumentError, needing, printable
 
 if TYPE_CHECKING:
@@ -687,11 +681,7 @@ def _mark(axes: Axes, shown: Vector, crossed: NDArray[np.bool_]) -> None:
 
 
 def witness_function(
-    function: Any,
-    x: Any,
-    *,
-    names: Sequence[str] | None = None,
-    ax: Axes | None = None,
+    function: Any, x: Any, *, names: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw a function of one or two columns over the middle 99 % of the data.
 
