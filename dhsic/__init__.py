@@ -7,6 +7,7 @@ import types as _types
 import typing as _typing
 
 from dhsic import errors as errors
+from dhsic._validation import no_attribute as _no_attribute
 from dhsic._version import __version__ as __version__
 from dhsic.api import DependenceDifference as DependenceDifference
 from dhsic.api import LagScan as LagScan
@@ -97,8 +98,7 @@ __all__ = [
 def __getattr__(name: str) -> _typing.Any:
     if name in _SUBMODULES:
         return _importlib.import_module(f"dhsic.{name}")
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise _no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

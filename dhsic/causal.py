@@ -44,6 +44,7 @@ from dhsic._validation import (
     check_level,
     check_numbers,
     named_arguments,
+    no_attribute,
     shown,
 )
 from dhsic.engine.events import StepStarted
@@ -114,6 +115,10 @@ __all__ = [
     "score_dags",
     "search_dag",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise no_attribute(__name__, name)
 
 
 Vector = NDArray[np.float64]
@@ -244,16 +249,15 @@ class CausalDirection(RunFields, BarResult):
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         first, second = self.names
-        rows = "" if self.rows_reason == AS_ASKED else f": {self.rows_reason}"
         by = self.criterion if self.null is None else f"{self.criterion}, {self.null} null"
         return [
             ("direction", self.direction),
             ("score", f"{self.score:.6g} (by {by})"),
             (f"{first} -> {second}", str(self.forward)),
             (f"{second} -> {first}", str(self.backward)),
-            ("estimator", self._chosen()),
+            ("estimator", _because(self.estimator, self.estimator_reason)),
             ("regression", self.regression),
-            ("n", f"{self._rows_told}{rows}"),
+            ("n", _because(self._rows_told, self.rows_reason)),
             *self._tail(),
         ]
 
@@ -449,6 +453,10 @@ def plan_direction() -> None:
     >>> [step.name for step in causal.plan_direction(x, y, threads=1).passes][:2]
     ['means and standard deviations', 'regressions']
     """
+
+
+def _because(text: str, reason: str) -> str:
+    return text if reason == AS_ASKED else f"{text}: {reason}"
 
 
 @dataclass(frozen=True)

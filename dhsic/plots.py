@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._validation import check_integer, check_level, check_number, check_numbers, shown
+from dhsic._validation import (
+    check_integer,
+    check_level,
+    check_number,
+    check_numbers,
+    no_attribute,
+    shown,
+)
 from dhsic.errors import DataError, InvalidArgumentError, needing, printable
 
 if TYPE_CHECKING:
@@ -29,6 +36,10 @@ __all__ = [
     "sensitivity_field",
     "witness_function",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise no_attribute(__name__, name)
 
 
 Vector = NDArray[np.float64]

@@ -42,6 +42,7 @@ from dhsic._validation import (
     check_number,
     named_arguments,
     nearest,
+    removed,
     shown,
 )
 from dhsic.engine.passes import (
@@ -623,7 +624,7 @@ def rank_features(
     joint = _joint_kernels(session, by, feature_kernels, target_kernel)
     msg = (
         "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
-        f"'permutation', or a value of these; got {shown(null)}"
+        f"'permutation', or a value of these; got {shown(null)}{removed(str(null))}"
     )
     # Before anything is planned: limit laws of one column are not joint over columns.
     if not draws_replicates(null):

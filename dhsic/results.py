@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dhsic import plots
 from dhsic._files import parse_json
-from dhsic._validation import check_level
+from dhsic._validation import check_level, removed
 from dhsic.errors import InvalidArgumentError, needing, printable
 from dhsic.report import Findings, Pictures, Records, html_result, texts_of, write_report
 
@@ -175,6 +175,10 @@ class Result:
             frame = pd.DataFrame({**first, **told}, frame.index)
         # None stands for NaN where no row has a number.
         return frame.astype({name: float for name in frame if frame[name].isna().all()})
+
+    def __getattr__(self, name: str) -> Any:
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}{removed(name)}"
+        raise AttributeError(msg)
 
     def findings(self, alpha: float, control: str) -> Findings:
         """Return the finding with the pictures and tables of a report.
@@ -337,9 +341,8 @@ class RunFields(Result):
 
     def _chosen(self) -> str:
         """The estimator, and why this one where nobody asked for it."""
-        run: Any = self  # of a class that has both
-        reason = run.estimator_reason
-        return run.estimator if reason == AS_ASKED else f"{run.estimator}: {reason}"
+        reason = self.estimator_reason
+        return f"{self.estimator}" if reason == AS_ASKED else f"{self.estimator}: {reason}"
 
     def _tail(self) -> list[tuple[str, str]]:
         """Last lines of the summary."""

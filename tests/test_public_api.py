@@ -1,8 +1,10 @@
 """The public names are what they claim to be, and are documented."""
 
 import inspect
+import re
 from importlib import import_module
 from importlib.metadata import version
+from operator import attrgetter
 
 import pytest
 from numpydoc.validate import validate
@@ -59,3 +61,22 @@ def test_missing__data_are_a_type_error_as_in_python(name):
     with pytest.raises(TypeError, match=f"{name}: missing (variables|samples), or data=") as caught:
         getattr(dhsic, name)()
     assert isinstance(caught.value, dhsic.errors.InvalidArgumentError)
+
+
+GONE = {
+    "FeatureRanking": "it is called ColumnRanking",
+    "FeatureSelection": "it is called ColumnSelection",
+    "RankedFeature": "it is called RankedColumn",
+    "Sequential": "permutations that stop were removed",
+    "causal.conditional_independence_test": "it is called residual_independence_test",
+    "causal.roc_curve": "take sklearn.metrics",
+    "plots.dependence_matrix": "it is called dependence_heatmap",
+    "plots.sensitivity_map": "it is called sensitivity_field",
+}
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_removed_name__is_told_with_what_serves(name):
+    import_module("dhsic.plots")
+    with pytest.raises(AttributeError, match=f"has no attribute .*; {re.escape(GONE[name])}"):
+        attrgetter(name)(dhsic)

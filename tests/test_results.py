@@ -340,6 +340,8 @@ def test_frame__of_tests_is_what_they_found():
     pairs = zip(frame["x"][2:], frame["y"][2:], frame["p_adjusted"][2:], strict=True)
     at = {name: place for place, name in enumerate(matrix.names)}
     assert all(matrix.adjusted[at[x], at[y]] == p for x, y, p in pairs)
+    with pytest.raises(AttributeError, match=r"'to_pandas'; take to_frame\(\)"):
+        test.to_pandas()
 
 
 def test_plot__is_on_the_axes_that_are_given(result):

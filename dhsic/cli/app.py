@@ -7,6 +7,7 @@ demonstration and remove checkpoints follow it, and the group comes last.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import textwrap
 import traceback
@@ -28,7 +29,14 @@ from click import IntRange
 import dhsic
 from dhsic._files import NO_STREAM, is_terminal
 from dhsic._progress import progress_bar
-from dhsic._validation import fields_of_method, known_methods, load_plugins, nearest
+from dhsic._validation import (
+    fields_of_method,
+    known_methods,
+    load_plugins,
+    nearest,
+    removed,
+    removed_option,
+)
 from dhsic._version import __version__
 from dhsic.causal import CausalDirections
 from dhsic.cli.command import (
@@ -132,8 +140,13 @@ def _report(error: BaseException) -> int:
         return USAGE
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
+        message = error.format_message()
+        gone = _gone(error, message)
+        # Names that are spelt alike are others than what serves for a removed one.
+        if gone not in message:
+            message = re.split(r"\.? \(?Did you mean", message)[0].removesuffix(".") + gone
         where = "" if context is None else f" (see '{context.command_path} --help')"
-        _say(f"error: {error.format_message()}{where}")
+        _say(f"error: {message}{where}")
         return USAGE
     if isinstance(error, DhsicError):
         _say(f"error: {error}")
@@ -142,6 +155,31 @@ def _report(error: BaseException) -> int:
     text = " ".join(str(error).split())[:200]
     _say(f"internal error: {type(error).__name__}: {text}; run with --debug for the traceback")
     return INTERNAL
+
+
+def _gone(error: click.ClickException, message: str) -> str:
+    """End of a message about words that were removed: what the command takes in their place."""
+    # Whatever click does not know, a value, an option or a command, it quotes.
+    words = re.findall(r"'([^']+)'", message)
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return next(filter(None, map(removed, words)), "")
+    # What is missing was perhaps given by an option that was removed.
+    if isinstance(error, click.MissingParameter):
+        words += [word.partition("=")[0] for word in context.find_root().obj or ()]
+    options = {option: one for one in context.command.params for option in one.opts}
+
+    def takes(option: str, name: str) -> bool:
+        one: Any = options.get(option)
+        several = name == "grid" and "|" in getattr(one, "help", "")
+        return several or name in getattr(getattr(one, "type", None), "names", ())
+
+    hints = (
+        removed(word) or removed(f"{context.info_name} {word}") or removed_option(word, takes)
+        for word in words
+        if word not in options
+    )
+    return next(filter(None, hints), "")
 
 
 def _say(text: str) -> None:

@@ -334,6 +334,43 @@ def test_every_option__has_a_case():
         assert options <= {*told, *ELSEWHERE, "--seed", "-h"}, name
 
 
+OLD = {
+    f"{TEST} --landmarks 64 --pairing=joint": "--estimator nystrom-m:n_landmarks=VALUE",
+    f"{TEST} --estimator rff-hsic --orthogonal": "--estimator rff-hsic:orthogonal=VALUE",
+    f"{TEST} --group-rows 50": "--null permutation:group_rows=VALUE",
+    f"{TEST} --order time --lag 12": "--order time:lag=VALUE",
+    f"{TEST} --kernel imq --factors 0.5,1": "--kernel grid:factors=VALUE",
+    f"{DAGS} --knots 5": "--regression splines:n_knots=VALUE",
+    f"{TWO} --landmarks 9": "--estimator nystrom-mmd:n_landmarks=VALUE",
+    f"{TWO} --features 9": "--estimator rff-mmd:n_features=VALUE",
+    f"{THREE} --landmarks 9": "--estimator nystrom-lancaster:n_landmarks=VALUE",
+}
+
+
+@pytest.mark.parametrize("line", OLD)
+def test_old_option__is_told_with_its_text(line, files, invoke):
+    done = invoke(line)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"it is a field of texts now: write as {OLD[line]} (see " in done.stderr
+
+
+GONE = {
+    f"{TEST} --knots 5": "No such option '--knots'",
+    f"{RANK} --factors 0.5,1": "No such option '--factors'",
+    f"{RANK} --group a=0": "'--group'; write --column-group NAME=COLUMNS",
+    f"submit slurm --spec=c.yaml -- {TEST}": "'--cluster'; write --cluster FILE, whose kind says",
+    f"cause conditional data.zarr {CAUSE}": "'conditional'; it is called dhsic cause residuals",
+}
+
+
+@pytest.mark.parametrize("line", GONE)
+def test_removed_word__is_told_with_what_the_command_takes(line, files, invoke):
+    done = invoke(line)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert GONE[line] in done.stderr
+    assert "it is a field of texts now" not in done.stderr
+
+
 PLANS = {
     "--threads 3": "3 threads of this process",
     "--workers 3": "3 workers with 3 threads in all",
