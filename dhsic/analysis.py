@@ -288,7 +288,10 @@ class DependenceLaw(BarResult):
 
 @named_arguments
 def dependence_law(
-    x: ArrayLike, y: ArrayLike, *, kernels: str | Kernel | Sequence[str | Kernel] = "gaussian"
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    kernels: str | Kernel | Sequence[str | Kernel] = "gaussian",
 ) -> DependenceLaw:
     """Estimate the law of estimates of HSIC from a pilot sample.
 
@@ -670,7 +673,11 @@ def mean_embedding_bound(
 
 @named_arguments
 def nystrom_m_bound(
-    n: int, p: int, delta: float, joint: CovarianceSpectrum, marginals: Sequence[CovarianceSpectrum]
+    n: int,
+    p: int,
+    delta: float,
+    joint: CovarianceSpectrum,
+    marginals: Sequence[CovarianceSpectrum],
 ) -> HSICBound:
     """Bound the error of Nystrom M-HSIC, with probability 1 - (M + 1) delta or more.
 

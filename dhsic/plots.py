@@ -692,7 +692,11 @@ def _mark(axes: Axes, shown: Vector, crossed: NDArray[np.bool_]) -> None:
 
 
 def witness_function(
-    function: Any, x: Any, *, names: Sequence[str] | None = None, ax: Axes | None = None
+    function: Any,
+    x: Any,
+    *,
+    names: Sequence[str] | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw a function of one or two columns over the middle 99 % of the data.
 
