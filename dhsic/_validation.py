@@ -22,8 +22,9 @@ from numbers import Real
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dhsic.errors import InvalidArgumentError, UnknownArgumentError
+from dhsic.errors import DhsicError, InvalidArgumentError, UnknownArgumentError
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
@@ -142,6 +143,41 @@ def check_number(
             return float(value)
     msg = f"{name} must be {requirement}, got {shown(value)}: {remedy}"
     raise InvalidArgumentError(msg)
+
+
+def check_numbers(
+    name: str,
+    values: Any,
+    *shape: int | None,
+    least: float = -math.inf,
+    most: float = math.inf,
+    gaps: bool = False,
+    remedy: str = "give an array of them",
+    error: type[DhsicError] = InvalidArgumentError,
+) -> NDArray[np.float64]:
+    """Return finite real numbers of a shape, in which None stands for any length but 0, or raise.
+
+    Where there may be gaps, NaN stays.
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise TypeError  # `astype` would drop the imaginary part with a warning alone
+        numbers = array.astype(np.float64)
+        got = f"shape {numbers.shape}"
+    except (TypeError, ValueError, OverflowError):
+        numbers, got = np.empty(0), shown(values)
+    lengths = [length or there for length, there in zip(shape, numbers.shape, strict=False)]
+    if numbers.size and (*lengths,) == numbers.shape and len(lengths) == len(shape):
+        inside = np.isfinite(numbers) & (numbers >= least) & (numbers <= most)
+        wrong = numbers[~(inside | np.isnan(numbers) & gaps)]
+        if not wrong.size:
+            return numbers
+        got = f"{wrong[0]:g} among them"
+    within = "" if (least, most) == (-math.inf, math.inf) else f" from {least:g} to {most:g}"
+    wanted = ", ".join("any" if length is None else str(length) for length in shape)
+    msg = f"{name} must be finite numbers{within} of shape ({wanted}), got {got}: {remedy}"
+    raise error(msg)
 
 
 def check_level(value: Any, name: str = "alpha", remedy: str = "as 0.05") -> float:
@@ -347,27 +383,16 @@ def read_fields(
     """
     given: dict[str, Any] = {}
     names = list(known)
-    takes = ", ".join(names)
-    if isinstance(known, Mapping) and known:
-        takes = ", ".join(f"{name}={default}" for name, default in known.items())
+    listed = known.items() if isinstance(known, Mapping) else ()
+    told = ", ".join(f"{name}={default}" for name, default in listed) or ", ".join(names)
+    takes = f"fields of {told}, each once and with a value" if names else "no fields"
     for number, part in enumerate(re.split("[,:]", text)):
         name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not names or (not equals and number >= len(names)):
-            most = f"at most {takes}" if names else "no fields"
-            msg = f"{what} must have {most}; got {text!r}: drop the rest"
-            raise InvalidArgumentError(msg)
-        if not equals:
-            name, value = names[number], part.strip()
-        if name not in known or not value:
-            got = (
-                f"{name!r} without a value: give one, or leave it out"
-                if name in known
-                else f"{shown(name)}{nearest(name, names)}"
-            )
-            msg = f"{what} must have fields of {takes}; got {got}"
-            raise InvalidArgumentError(msg)
-        if name in given:
-            msg = f"{what} must have each field once; got {name!r} twice: drop one"
+        if not equals and number < len(names):
+            name, value = names[number], name
+        if name not in known or name in given or not value:
+            near = "" if name in known else nearest(name, names)
+            msg = f"{what} must have {takes}; got {part.strip()!r}{near}"
             raise InvalidArgumentError(msg)
         given[name] = (value_of or _value)(value)
     return given

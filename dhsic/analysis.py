@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._validation import check_integer, check_number, named_arguments, shown
+from dhsic._validation import check_integer, check_number, check_numbers, named_arguments, shown
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Kernel, parse
 from dhsic.linalg import hadamard, spectrum, u_centred
@@ -989,16 +990,12 @@ def _grams_of_pilot(
 ) -> Iterator[NDArray[np.float64]]:
     """Gram matrices of the variables of a pilot sample, as `covariance_spectrum` takes it."""
     rows = [_matrix(x) for x in pilot]
-    listed: Any = kernels if isinstance(kernels, Sequence) else [kernels]
-    if not all(isinstance(kernel, str | Kernel) for kernel in listed):
-        msg = f"kernels must be names or values of kernels, got {shown(kernels)}: as 'gaussian'"
-        raise InvalidArgumentError(msg)
-    given = [kernels] * len(rows) if isinstance(kernels, str | Kernel) else list(listed)
-    if not rows or len(given) != len(rows):
+    listed: Any = [kernels] * len(rows) if isinstance(kernels, str | Kernel) else kernels
+    known = isinstance(listed, Sequence) and all(isinstance(k, str | Kernel) for k in listed)
+    if not known or not rows or len(listed) != len(rows):
         msg = (
-            "a pilot needs one variable or more and as many kernels, got "
-            f"{len(rows)} variables and {len(given)} kernels: give one kernel for each, or one "
-            "that is no list for all"
+            "a pilot needs one variable or more, and one kernel or as many as variables, got "
+            f"{len(rows)} variables and kernels {shown(kernels)}: as kernels='gaussian'"
         )
         raise InvalidArgumentError(msg)
     if len({len(x) for x in rows}) > 1 or len(rows[0]) < 2:
@@ -1006,26 +1003,16 @@ def _grams_of_pilot(
         msg = f"a pilot needs the same rows of every variable, two or more; got {counts} rows"
         raise DataError(msg)
     fitted = [
-        (parse(k) if isinstance(k, str) else k).fit(x) for k, x in zip(given, rows, strict=True)
+        (parse(k) if isinstance(k, str) else k).fit(x) for k, x in zip(listed, rows, strict=True)
     ]
     return (kernel(x) for kernel, x in zip(fitted, rows, strict=True))
 
 
-def _matrix(values: ArrayLike) -> NDArray[Any]:
-    try:
-        x = np.asarray(values)
-        if x.dtype.kind == "c":
-            raise TypeError  # only their real parts would be left
-        x = x.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        msg = f"a pilot needs arrays (s,) or (s, d) of finite numbers, got {shown(values)}"
-        raise DataError(msg) from error
-    x = x[:, None] if x.ndim == 1 else x
-    if x.ndim != 2 or not np.isfinite(x).all():
-        got = f"shape {x.shape}" if x.ndim != 2 else "NaN or infinity: leave such rows out"
-        msg = f"a pilot needs arrays (s,) or (s, d) of finite numbers, got {got}"
-        raise DataError(msg)
-    return x
+def _matrix(values: ArrayLike) -> NDArray[np.float64]:
+    """Rows of a variable; a vector is one column."""
+    with suppress(ValueError):  # rows of several lengths are refused below
+        values = np.reshape(values, (-1, 1)) if np.ndim(values) == 1 else values
+    return check_numbers("variables of a pilot", values, None, None, error=DataError)
 
 
 def _check_positive(name: str, value: float, remedy: str = "as 1.0") -> float:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
+from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import numpy as np
 import scipy
@@ -69,9 +69,6 @@ from dhsic.results import (
 from dhsic.statistics.jackknife import Jackknifed, Parts, jackknife
 from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import Orbit, Series
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @takes_run
@@ -518,7 +515,7 @@ class DependenceDifference(RunFields):
         words = "The measures and their difference, with their intervals."
         return Findings(title, lead, {words: self.plot}, {"Measures": self.records()})
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: plots.Axes | None = None) -> plots.Axes:
         """Draw the measures and their difference with their intervals.
 
         Parameters
@@ -843,7 +840,7 @@ class LagScan(RunFields):
         title = f"At which lags does {y} depend on {x}?"
         return Findings(title, self.decision(alpha), pictures, {"Lags": self.records()})
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+    def plot(self, ax: plots.Axes | None = None, *, alpha: float = 0.05) -> plots.Axes:
         """CKA by the lag, with the critical value of the largest of all lags.
 
         Parameters

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 import zarr
@@ -41,9 +41,6 @@ from dhsic.io.open import open_variables
 from dhsic.io.variables import Variable
 from dhsic.report import Pictures, as_text, texts_of
 from dhsic.results import Result
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["ScalingStudy", "scaling_study"]
 
@@ -192,8 +189,8 @@ class ScalingStudy(Result):
         }
 
     def plot(
-        self, ax: Axes | None = None, *, quantity: str | None = None, along: str | None = None
-    ) -> Axes:
+        self, ax: plots.Axes | None = None, *, quantity: str | None = None, along: str | None = None
+    ) -> plots.Axes:
         """Draw a quantity against a setting.
 
         Parameters
@@ -228,7 +225,7 @@ class ScalingStudy(Result):
             self._drawn(beside, setting, "peak_bytes")
         return self._drawn(ax, setting, quantity or "seconds")
 
-    def _drawn(self, ax: Axes | None, setting: str, quantity: str) -> Axes:
+    def _drawn(self, ax: plots.Axes | None, setting: str, quantity: str) -> plots.Axes:
         # Twice the workers halve the time at best: speed-up along a slope of 1, efficiency along
         # one of 0.
         ideal = {"speedup": 1.0, "efficiency": 0.0}.get(quantity)

@@ -12,11 +12,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from graphlib import TopologicalSorter
 from itertools import combinations, permutations, product
-from operator import index
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Unpack, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +42,7 @@ from dhsic._validation import (
     check_choice,
     check_integer,
     check_level,
+    check_numbers,
     named_arguments,
     no_attribute,
     shown,
@@ -94,9 +93,6 @@ from dhsic.report import Findings
 from dhsic.results import AS_ASKED, BarResult, IndependenceTestResult, Result, RunFields
 from dhsic.sensitivity import column_sensitivities, map_passes
 from dhsic.statistics.neighbours import Neighbours
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = [
     "DAG",
@@ -285,8 +281,7 @@ class CausalDirection(RunFields, BarResult):
         return [f"{first} -> {second}", f"{second} -> {first}"], sizes, "HSIC with the residuals"
 
 
-@named_arguments
-@shows_progress
+@takes_run
 def direction(
     x: Any,
     y: Any,
@@ -298,16 +293,10 @@ def direction(
     n_resamples: int | None = None,
     kernel: KernelName | str | Kernel | None = "gaussian",
     max_rows: int | None = None,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> CausalDirection:
     """Find which of two variables is the cause of the other, under additive noise.
 
@@ -349,7 +338,7 @@ def direction(
         The largest number of rows, drawn at random. The default is all rows, if they fit the memory
         and the time by the plan, or otherwise the largest power of two that fits, for example for a
         Gaussian process, whose cost is cubic. The result has the number and the reason.
-    rng, names, data, missing, client, threads, memory
+    names, data, missing, rng, precision, client, threads, memory
         As for `independence_test`.
     time : float or str, optional
         Seconds that the run may take, as for `independence_test`, if you left the number of rows or
@@ -393,7 +382,7 @@ def direction(
     >>> causal.direction(x, y, names=["x", "y"], rng=0).direction
     'x -> y'
     """
-    run = RunOptions(rng, "float64", client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     session = open_nodes(run, (x, y), names, data, missing)
     fitted, measure = find_regression(regression), (estimator, null, n_resamples, kernel)
     asked = _Directed(session, fitted, criterion, *measure)
@@ -438,7 +427,7 @@ def plan_direction() -> None:
         As for `direction`.
     criterion, estimator, regression, null, n_resamples, kernel, max_rows, names, data, missing
         As for `direction`.
-    client, threads, memory, time
+    precision, client, threads, memory, time
         As for `direction`.
 
     Returns
@@ -952,7 +941,7 @@ class AccuracyCurve(Result):
         """Label and text of every line that a person reads."""
         return [("area", f"{self.area:.6g}"), ("points", f"{len(self.accuracy):,}")]
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: plots.Axes | None = None) -> plots.Axes:
         """Draw the curve."""
         axes = plots.axes_of(ax, (4.8, 4.2))
         axes.plot(self.decision_rate, self.accuracy, color=plots.BLUE, marker=".", label="accuracy")
@@ -1001,22 +990,18 @@ def accuracy_curve(
     >>> accuracy_curve([-3.0, 2.0, 1.0], [False, True, False]).accuracy
     array([1.        , 1.        , 0.66666667])
     """
-    sizes = plots.finite_numbers("scores", scores, None)
-    try:
-        positive = np.asarray(truth)
-    except ValueError as error:
-        msg = f"truth must be {len(sizes)} booleans, one a score, got {shown(truth)}"
-        raise InvalidArgumentError(msg) from error
-    if positive.dtype != bool or positive.shape != sizes.shape:
+    sizes = check_numbers("scores", scores, None)
+    positive = check_numbers("truth", truth, len(sizes)) > 0.0
+    if np.asarray(truth).dtype != bool:
         msg = (
-            f"truth must be {len(sizes)} booleans, one a score, got {positive.dtype} of shape "
-            f"{positive.shape}: True where the first variable is the cause"
+            f"truth must be {len(sizes)} booleans, one a score, got {shown(truth)}: True where the "
+            "first variable is the cause"
         )
         raise InvalidArgumentError(msg)
     given = np.ones(len(sizes)) if weights is None else weights
-    shares = plots.finite_numbers("weights", given, len(sizes))
-    if shares.min() < 0.0 or not shares.any():
-        msg = f"weights must be at least 0 and not all 0, got {shares.min():g} to {shares.max():g}"
+    shares = check_numbers("weights", given, len(sizes), least=0.0)
+    if not shares.any():
+        msg = "weights must not all be 0: leave them out for equal ones"
         raise InvalidArgumentError(msg)
     kept = shares > 0.0
     sizes, positive, shares = sizes[kept], positive[kept], shares[kept]
@@ -1231,19 +1216,15 @@ class DAG(Result):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        try:
-            m, numbers = len(self.names), [tuple(map(index, own)) for own in self.parents]
-            others = [sorted({*own} & {*range(m)} - {j}) for j, own in enumerate(numbers)]
-            if len(numbers) != m or others != [*map(list, numbers)]:
-                raise ValueError
-            TopologicalSorter(dict(enumerate(numbers))).prepare()
-        except (TypeError, ValueError) as error:  # a cycle, too, is a ValueError
+        edges, _ = plots.causal_order(self.parents)
+        ascending = [tuple(sorted({*own})) for own in edges]
+        named = isinstance(self.names, Sequence) and len(self.names) == len(edges)
+        if not named or ascending != edges:
             msg = (
-                "a DAG needs a sequence of names, and for each the numbers of its parents, other "
-                f"nodes, ascending and without a cycle; got {shown(self.names)} and "
-                f"{shown(self.parents)}"
+                "a DAG needs a name for every node, and numbers of parents that ascend, got "
+                f"{shown(self.names)} and {shown(self.parents)}"
             )
-            raise InvalidArgumentError(msg) from error
+            raise InvalidArgumentError(msg)
 
     @classmethod
     def of(cls, names: Iterable[str], edges: Iterable[tuple[str, str]]) -> DAG:
@@ -1284,7 +1265,7 @@ class DAG(Result):
         graph.add_edges_from(self.edges)
         return graph
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: plots.Axes | None = None) -> plots.Axes:
         """Draw the graph, see `dhsic.plots.causal_graph`."""
         return plots.causal_graph(self.parents, self.names, ax=ax)
 
@@ -1470,7 +1451,9 @@ class DAGScores(RunFields):
                 least.append(edges)
         return tuple(graph for graph in accepted if set(graph.dag.edges) in least)
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = _MOST_DRAWN) -> Axes:
+    def plot(
+        self, ax: plots.Axes | None = None, *, alpha: float = 0.05, most: int = _MOST_DRAWN
+    ) -> plots.Axes:
         """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`."""
         ranked = self._order
         return plots.dag_scores(
@@ -1765,7 +1748,7 @@ class DAGSearch(RunFields):
             for test in tests
         ]
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: plots.Axes | None = None) -> plots.Axes:
         """Draw the graph, see `dhsic.plots.causal_graph`."""
         return plots.causal_graph(self.parents, self.names, ax=ax)
 

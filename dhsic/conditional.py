@@ -40,6 +40,7 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._arguments import (
+    Kernels,
     RunOptions,
     UntimedArguments,
     check_kernel,
@@ -62,7 +63,7 @@ from dhsic.estimators import Estimate
 from dhsic.estimators.base import BANDWIDTH_ROWS, fitting_samples, plan_of
 from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, rows_at_quantiles
 from dhsic.io.variables import Missing, held_sources
-from dhsic.kernels import Columns, Gaussian, Kernel, KernelName, OnColumns, by_column, by_type
+from dhsic.kernels import Columns, Gaussian, Kernel, OnColumns, by_column, by_type
 from dhsic.kernels.wrap import stretched
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 from dhsic.nulls import ChiSquareMixture, pvalue
@@ -74,7 +75,6 @@ from dhsic.statistics.orbit import check_codes, codes_of, joined_codes, moves_of
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 ConditionalMethod = Literal["auto", "kernel", "strata"]
-Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
 _FEWEST_ROWS = 20
 _WIDTH = 1.75  # of the median distance, where no kernel is given

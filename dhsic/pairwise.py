@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import scipy
@@ -58,7 +58,6 @@ from dhsic.nulls import (
 from dhsic.report import Findings, texts_of
 from dhsic.results import (
     AS_ASKED,
-    MOST_SHIFTS,
     LandmarkSummary,
     RunFields,
     VariableSummary,
@@ -76,10 +75,6 @@ from dhsic.statistics.outer import (
     second_moments,
     spectral_law,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 PairNull = Shifts | Spectral | Martingale
 PairNullName = Literal["auto", "shifts", "spectral", "martingale"]
@@ -183,8 +178,7 @@ class DependenceMatrix(RunFields):
         count, p = round(1.0 / float(self.own_pvalues.min())) - 1, first["p_value"]
         # A law has no smallest p-value.
         limited = self.null == "shifts" and is_least(p, count)
-        told = floor_text(count, reason=self.null_reason)
-        compared = f"<= {p:.4g} ({told})" if limited else f"= {p:.4g} by itself"
+        compared = f"<= {p:.4g} ({floor_text(count)})" if limited else f"= {p:.4g} by itself"
         measured = f"CKA {first['cka']:.4g}, p {compared}"
         attainable = self._attainable(alpha)
         return [
@@ -343,8 +337,6 @@ class DependenceMatrix(RunFields):
         text = f"{least:.3g} at least when adjusted, by {count - 1:,} replicates"
         if least > alpha:
             text += f", so that no pair can be rejected at level {alpha:g}"
-        if MOST_SHIFTS in self.null_reason:
-            return f"{text}; a longer series has more shifts, which give smaller ones"
         more = max(10 * count, _RESAMPLES_OF_PAIR * self._n_records)
         law = "or of freely exchangeable rows the null 'spectral'"
         return f"{text}; {more:,} replicates give smaller ones, {law}"
@@ -362,7 +354,7 @@ class DependenceMatrix(RunFields):
         # The diagonal is no hypothesis, and must not count among the pairs.
         return _square(adjust(self.pair_pvalues, self._control), self.own_pvalues)
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+    def plot(self, ax: plots.Axes | None = None, *, alpha: float = 0.05) -> plots.Axes:
         """Heat map of CKA, variables that depend side by side, see `dhsic.plots`.
 
         Parameters

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
+from functools import partial
+from graphlib import TopologicalSorter
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._validation import check_integer, check_level, check_number, no_attribute, shown
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError, needing, printable
+from dhsic._validation import (
+    check_integer,
+    check_level,
+    check_number,
+    check_numbers,
+    no_attribute,
+    shown,
+)
+from dhsic.errors import DataError, InvalidArgumentError, needing, printable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -50,6 +59,8 @@ _AXIS_NAME = 40
 _FEW_NODES = 5
 _CIRCLE = 13.0  # points, the diameter of a node
 _CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+
+_check_numbers = partial(check_numbers, remedy="give an array of them, or call plot() of a result")
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float]) -> Axes:
@@ -161,62 +172,6 @@ def rounded(number: float) -> str:
     return f"{number:.3g}"
 
 
-def finite_numbers(
-    name: str, values: Any, *shape: int | None, error: type[DhsicError] = InvalidArgumentError
-) -> Vector:
-    """Finite real numbers of a shape, in which None stands for any length but 0.
-
-    Raises
-    ------
-    InvalidArgumentError
-        They are no real numbers.
-    DhsicError
-        They are of another shape, or not finite; of the class that is given.
-    """
-    array = numbers_of(name, values)
-    known = [length or got for length, got in zip(shape, array.shape, strict=False)]
-    if not array.size or (*known,) != array.shape or len(known) != len(shape):
-        wanted = ", ".join("any" if length is None else str(length) for length in shape)
-        msg = f"{name} must be numbers of shape ({wanted}), got shape {array.shape}: reshape them"
-        raise error(msg)
-    if not np.isfinite(array).all():
-        msg = f"{name} must be finite, got NaN or infinity: drop such entries"
-        raise error(msg)
-    return array
-
-
-def numbers_of(name: str, values: Any) -> Vector:
-    """Real numbers of any shape.
-
-    Raises
-    ------
-    InvalidArgumentError
-        They are something else.
-    """
-    try:
-        array = np.asarray(values)
-        # `astype` would drop the imaginary part with a warning alone.
-        if array.dtype.kind == "c":
-            raise TypeError
-        return array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        msg = (
-            f"{name} must be real numbers, got {str(values)[:60]!r}: give an array of them, or "
-            "call plot() of a result"
-        )
-        raise InvalidArgumentError(msg) from error
-
-
-def _pvalues(values: ArrayLike, count: int | None = None) -> Vector:
-    """P-values from 0 to 1, as many as are expected."""
-    pvalues = finite_numbers("pvalues", values, count)
-    if pvalues.min() < 0.0 or pvalues.max() > 1.0:
-        ends = f"{pvalues.min():.3g} to {pvalues.max():.3g}"
-        msg = f"pvalues must be from 0 to 1, got {ends}: give p-values, not statistics"
-        raise InvalidArgumentError(msg)
-    return pvalues
-
-
 def names_or_numbered(names: Sequence[str] | None, count: int) -> list[str]:
     """As many names as there are things, x1, x2, ... where none are given.
 
@@ -225,12 +180,11 @@ def names_or_numbered(names: Sequence[str] | None, count: int) -> list[str]:
     InvalidArgumentError
         There are more or fewer, or it is one word.
     """
-    if names is not None and (isinstance(names, str) or not isinstance(names, Iterable)):
-        msg = f"names must be a sequence of {count} names, got {names!r}: give a list"
-        raise InvalidArgumentError(msg)
-    given = [f"x{number + 1}" for number in range(count)] if names is None else list(names)
+    if names is None:
+        return [f"x{number + 1}" for number in range(count)]
+    given = [] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
     if len(given) != count:
-        msg = f"names must be {count}, one for each value, got {len(given)}"
+        msg = f"names must be a sequence of {count} names, got {shown(names)}: give a list"
         raise InvalidArgumentError(msg)
     return [str(name) for name in given]
 
@@ -261,8 +215,8 @@ def _spread_rows(name: str, data: Any, most: int, columns: int = 1, n: int | Non
         raise InvalidArgumentError(msg)
     # At equal distances and not the first ones, since rows may be sorted. Sliced before it becomes
     # NumPy's: a stored array may not fit the memory.
-    rows = numbers_of(name, array[:: -(-shape[0] // most)])
-    return finite_numbers(name, rows.reshape(-1, shape[1]), None, shape[1], error=DataError)
+    rows = np.asarray(array[:: -(-shape[0] // most)]).reshape(-1, shape[1])
+    return check_numbers(name, rows, None, shape[1], error=DataError)
 
 
 def null_distribution(
@@ -322,7 +276,7 @@ def null_distribution(
     >>> ax.get_ylabel()
     'replicates'
     """
-    level, sizes = check_level(alpha), finite_numbers("values", values, None)
+    level, sizes = check_level(alpha), _check_numbers("values", values, None)
     axes = axes_of(ax, (6.4, 3.8))
     shown: dict[str, Any] = {"color": GREY, "edgecolor": "white", "linewidth": 0.5}
     axes.hist(sizes, _edges(sizes, statistic).tolist(), label=f"{null} null".strip(), **shown)
@@ -481,13 +435,13 @@ def ranking(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['tempo', 'timbre']
     """
-    sizes = finite_numbers("values", values, None)
+    sizes = _check_numbers("values", values, None)
     labels = names_or_numbered(names, len(sizes))
     level, most = check_level(alpha), check_integer("most", most, minimum=1)
     # Without p-values nothing is rejected or not: all bars have one colour.
     chosen = np.ones(len(sizes), dtype=bool)
     if pvalues is not None:
-        chosen = _pvalues(pvalues, len(sizes)) <= level
+        chosen = _check_numbers("pvalues", pvalues, len(sizes), least=0.0, most=1.0) <= level
     if threshold is not None:
         check_number("threshold", threshold, "a finite number", math.isfinite, "leave it out")
     order = np.argsort(-sizes, kind="stable")
@@ -497,12 +451,9 @@ def ranking(
     parts = [(chosen[order], BLUE, few), (~chosen[order], GREY, others)]
     axes = draw_bars(ax, [labels[k] for k in order], sizes[order], quantity, parts, most=most)
     if intervals is not None:
-        ends = numbers_of("intervals", intervals)
-        if ends.shape != (len(sizes), 2) or (ends[:, 0] > ends[:, 1]).any():
-            msg = (
-                f"intervals must be {len(sizes)} pairs of ends, the lower first, got shape "
-                f"{ends.shape}: give those of the values"
-            )
+        ends = check_numbers("intervals", intervals, len(sizes), 2, gaps=True)
+        if (ends[:, 0] > ends[:, 1]).any():
+            msg = f"intervals must have the lower end first, got {shown(intervals)}: swap the ends"
             raise InvalidArgumentError(msg)
         draw_intervals(axes, ends[order[:most]])
     if threshold is not None:
@@ -561,7 +512,7 @@ def scaling(
         msg = "lines must hold one line or more, of a point or more: give {'name': (x, y)}"
         raise InvalidArgumentError(msg)
     measured = {
-        name: (list(x), finite_numbers("what was measured", y, len(x)))
+        name: (list(x), check_numbers("what was measured", y, len(x)))
         for name, (x, y) in lines.items()
     }
     words = any(isinstance(value, str) for x, _ in measured.values() for value in x)
@@ -664,7 +615,7 @@ def dependence_heatmap(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['b', 'c', 'a']
     """
-    level, sizes = check_level(alpha), _square_matrix("values", values, least=-math.inf)
+    level, sizes = check_level(alpha), _square_matrix("values", values, None, -math.inf)
     labels = names_or_numbered(names, len(sizes))
     order = cluster_order(sizes) if clustered else np.arange(len(sizes))
     shown = sizes[np.ix_(order, order)]
@@ -679,7 +630,7 @@ def dependence_heatmap(
     figure_of(axes).colorbar(image, ax=axes, shrink=0.8, label=quantity)
     crossed = np.zeros(shown.shape, dtype=bool)
     if pvalues is not None:
-        crossed = _square_matrix("pvalues", pvalues, len(sizes))[np.ix_(order, order)] > level
+        crossed = _square_matrix("pvalues", pvalues, len(sizes), 0.0)[np.ix_(order, order)] > level
         axes.set_title(f"× not significant at {100 * level:g} %", fontsize=9)
     _mark(axes, shown, crossed)
     return axes
@@ -715,12 +666,10 @@ def cluster_order(similarity: Vector) -> NDArray[np.intp]:
     return np.asarray(leaves_list(tree), dtype=np.intp)
 
 
-def _square_matrix(name: str, values: Any, count: int | None = None, least: float = 0.0) -> Vector:
-    matrix = finite_numbers(name, values, count, count)
-    symmetric = matrix.shape == matrix.T.shape and np.allclose(matrix, matrix.T, 1e-6, 1e-9)
-    if not symmetric or matrix.min() < least or matrix.max() > 1.0 + 1e-9:
-        span = "from 0 to 1" if least == 0.0 else "at most 1"
-        msg = f"{name} must be symmetric, {span}: give those of dhsic.dependence_matrix"
+def _square_matrix(name: str, values: Any, count: int | None, least: float) -> Vector:
+    matrix = _check_numbers(name, values, count, count, least=least, most=1.0 + 1e-9)
+    if matrix.shape != matrix.T.shape or not np.allclose(matrix, matrix.T, 1e-6, 1e-9):
+        msg = f"{name} must be symmetric: give those of dhsic.dependence_matrix"
         raise InvalidArgumentError(msg)
     return matrix
 
@@ -797,7 +746,7 @@ def witness_function(
         raise InvalidArgumentError(msg)
     grid = np.linspace(low, high, 400 if columns == 1 else 120)
     points = np.stack(np.meshgrid(*grid.T), axis=-1).reshape(-1, columns)
-    values = finite_numbers("values of the function", function(points), len(points))
+    values = check_numbers("values of the function", function(points), len(points))
     inside = rows[((rows >= low) & (rows <= high)).all(axis=1)]
     axes = axes_of(ax, (6.0, 4.2))
     if columns == 1:
@@ -956,7 +905,7 @@ def causal_graph(
     >>> [text.get_text() for text in ax.texts if text.get_text()]
     ['altitude', 'temperature', 'sunshine']
     """
-    edges, order = _checked_parents(parents)
+    edges, order = causal_order(parents)
     letters = 22 if len(edges) <= _FEW_NODES else 12
     labels = [shortened(name, letters) for name in names_or_numbered(names, len(edges))]
     angles = np.empty(len(order))
@@ -1033,7 +982,7 @@ def dag_scores(
     ['x→y', 'y→x', 'no edge']
     """
     level, most = check_level(alpha), check_integer("most", most, minimum=1)
-    values = _pvalues(pvalues)
+    values = _check_numbers("pvalues", pvalues, None, least=0.0, most=1.0)
     if len(graphs) != len(values):
         msg = f"graphs must be {len(values)}, one a p-value, got {len(graphs)}"
         raise InvalidArgumentError(msg)
@@ -1076,19 +1025,23 @@ def _rounded_text(value: float) -> str:
     return f"{value:.3f}" if value >= 1e-3 else f"{value:.0e}"
 
 
-def _checked_parents(parents: Any) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Parents of every node, and the nodes, each after its parents."""
-    if not isinstance(parents, Iterable) or isinstance(parents, str):
-        msg = f"parents must be a sequence of the parents of every node, got {parents!r}"
-        raise InvalidArgumentError(msg)
-    edges = [tuple(int(cause) for cause in causes) for causes in parents]
-    for child, causes in enumerate(edges):
-        wrong = [cause for cause in causes if not 0 <= cause < len(edges) or cause == child]
-        if wrong:
-            msg = f"parents of node {child} must be other nodes of {len(edges)}, got {wrong}"
-            raise InvalidArgumentError(msg)
+def causal_order(parents: Any) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Parents of every node, and the nodes, each after its parents.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A parent is no other node, or there is a cycle.
+    """
     try:
+        edges = [tuple(map(index, causes)) for causes in parents]
+        others = [{*range(len(edges))} - {child} for child in range(len(edges))]
+        if not all(map(set.issuperset, others, edges)):
+            raise ValueError
         return edges, list(TopologicalSorter(dict(enumerate(edges))).static_order())
-    except CycleError as error:
-        msg = "parents must be those of a graph without cycles: drop an edge of the cycle"
+    except (TypeError, ValueError) as error:  # a cycle, too, is a ValueError
+        msg = (
+            "parents must be the numbers of other nodes for every node, without cycles, got "
+            f"{shown(parents)}: as [(), (0,)] for an edge from the first node to the second"
+        )
         raise InvalidArgumentError(msg) from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
+from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,9 +98,6 @@ from dhsic.results import (
     kernel_text,
 )
 from dhsic.sensitivity import column_sensitivities, map_passes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Vector = NDArray[np.float64]
 By = Literal["pvalue", "cka", "hsic", "sensitivity"]
@@ -342,12 +339,12 @@ class ColumnRanking(RunFields):
 
     def plot(
         self,
-        ax: Axes | None = None,
+        ax: plots.Axes | None = None,
         *,
         alpha: float = 0.05,
         control: Control = "bh",
         most: int = 40,
-    ) -> Axes:
+    ) -> plots.Axes:
         """Draw bars of the criterion of the columns, with rejected columns in colour.
 
         For a ranking by p-values draw bars of CKA. Lines on bars are confidence intervals, and bars
@@ -446,8 +443,8 @@ class ColumnRanking(RunFields):
         count = sum(is_least(f.pvalue, self.n_resamples) for f in self.features)
         if not count:
             return []
-        least = floor_text(self.n_resamples, reason=self.null_reason)
-        text = f"{count:,} feature{' has' if count == 1 else 's have'} {least}"
+        has = "feature has" if count == 1 else "features have"
+        text = f"{count:,} {has} {floor_text(self.n_resamples)}"
         # The k smallest are rejected if they are k alpha / d at most (Benjamini, Hochberg 1995).
         needed = math.ceil(len(self.features) / (count * _LEVEL)) - 1
         if needed > self.n_resamples:

@@ -25,6 +25,7 @@ from dhsic._random import generator, random_keys
 from dhsic._validation import (
     check_choice,
     check_integer,
+    check_numbers,
     method_of_name,
     name_methods,
     named_arguments,
@@ -661,7 +662,12 @@ def _of_all_rows(session: Session, regression: Regression, wanted: Regressions) 
         y, x = values[target], [values[j] for j in given]
 
         def regress() -> Vector:
-            return _checked(regression.residuals(y, x, rng), regression.name, y.shape)
+            left, remedy = (
+                regression.residuals(y, x, rng),
+                "return target - predictions, a row each",
+            )
+            what = f"residuals of regression {regression.name!r}"
+            return check_numbers(what, left, *y.shape, remedy=remedy)
 
         left = session.keep(name, regress, (regression, target, given))
         # As shares of the variance, so that units do not matter.
@@ -693,24 +699,6 @@ def _check_noise(session: Session, target: int, given: tuple[int, ...], left: fl
             "residuals are rounding errors: leave one of them out"
         )
         raise DataError(msg)
-
-
-def _checked(left: Any, name: str, shape: tuple[int, ...]) -> Vector:
-    """Residuals as a regression returned them, which may be one of a user."""
-    try:
-        residuals = np.asarray(left, np.float64)
-        found = f"shape {residuals.shape}"
-    except (TypeError, ValueError):
-        residuals, found = np.empty(0), type(left).__name__
-    if residuals.shape == shape and not np.isfinite(residuals).all():
-        found = f"{residuals[~np.isfinite(residuals)][0]} among them"
-    elif residuals.shape == shape:
-        return residuals
-    msg = (
-        f"regression {name!r} must return finite residuals of the shape of its target, {shape}, "
-        f"got {found}: return target - predictions, a row each"
-    )
-    raise InvalidArgumentError(msg)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast, get_args
+from typing import Any, Literal, NamedTuple, Unpack, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic import plots
 from dhsic._arguments import (
     Kernels,
     RunArguments,
@@ -40,13 +41,9 @@ from dhsic.io.variables import Missing
 from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky
-from dhsic.plots import ranking, sensitivity_field
 from dhsic.report import Findings, Pictures
 from dhsic.results import TRANSIENT, DependenceEstimate, Result
 from dhsic.statistics.gram import ROW_TILE, Tiling, products_of_others
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Vector = NDArray[np.float64]
 Arrays = tuple[NDArray[Any], ...]
@@ -264,7 +261,9 @@ class SensitivityMap(Result):
         """The points of the picture, computed once for all pictures."""
         return self.points()
 
-    def plot(self, ax: Axes | None = None, *, of: str | None = None, most: int = _MOST) -> Axes:
+    def plot(
+        self, ax: plots.Axes | None = None, *, of: str | None = None, most: int = _MOST
+    ) -> plots.Axes:
         """Draw the points of two variables of one column each, or bars of columns.
 
         The map is computed for points, see `points`; arrows show the direction in which the measure
@@ -294,11 +293,11 @@ class SensitivityMap(Result):
         # A result that was read from a file has no rows any more.
         if of is None and self.flat and self.rows is not None:
             points = self.drawn
-            return sensitivity_field(points.x, points.y, points[2:], names=self.names, ax=ax)
+            return plots.sensitivity_field(points.x, points.y, points[2:], names=self.names, ax=ax)
         widest = max(self.names, key=lambda name: len(self.features[name]))
         name = check_choice("of", of or widest, self.names)
         sizes = self.features[name]
-        return ranking(
+        return plots.ranking(
             sizes, self.columns[name], quantity=f"sensitivity of the {self.of}", most=most, ax=ax
         )
 

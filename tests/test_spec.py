@@ -32,9 +32,9 @@ def test_text__is_the_value_that_it_spells(argument, text):
 @pytest.mark.parametrize(
     ("argument", "text", "message"),
     [
-        ("null", "shifts:1,2", "at most n_resamples=1000; got '1,2'"),
-        ("null", "shifts:n_resamples=9,n_resamples=8", "each field once"),
-        ("null", "shifts:", "without a value"),
+        ("null", "shifts:1,2", "fields of n_resamples=1000, each once and with a value; got '2'"),
+        ("null", "shifts:n_resamples=9,n_resamples=8", "each once"),
+        ("null", "shifts:", "with a value"),
         ("kernels", "grid:combine=all,combine=all", "each field once"),
     ],
 )

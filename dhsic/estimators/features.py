@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import numpy as np
 import scipy
@@ -114,10 +114,6 @@ from dhsic.statistics.outer import (
     weighted_steps,
     whiten,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 Form = Literal["cos-sin", "complex"]
 Vector = NDArray[np.float64]
@@ -1290,7 +1286,7 @@ class WitnessFunctions(BarResult):
             )
         ]
 
-    def plot(self, ax: Axes | None = None, *, of: str = "first") -> Axes:
+    def plot(self, ax: plots.Axes | None = None, *, of: str = "first") -> plots.Axes:
         """Draw a function of one or two columns as a line or colours, of more its largest values.
 
         Parameters

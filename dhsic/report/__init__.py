@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +25,12 @@ from dhsic._validation import check_level, check_path, named_arguments, shown
 from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, needing, printable
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 __all__ = ["MemoryUse", "Run", "check_report", "write_report"]
 
 # Rows of a table, by the names of its columns.
 Records = Sequence[Mapping[str, Any]]
 # What draws each picture on axes, by its contents in words.
-Pictures = Mapping[str, Callable[["Axes"], object]]
+Pictures = Mapping[str, Callable[["plots.Axes"], object]]
 
 _NUMBER = re.compile(r"([-+]?[\d,.]+(e[-+]?\d+)?|inf)?")
 _LIBRARIES = ("numpy", "scipy", "dask", "distributed", "zarr")
@@ -387,7 +384,7 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], name: str =
     return f"<table{kind}><thead>{top}</thead><tbody>{body}</tbody></table>"
 
 
-def _picture(words: str, draw: Callable[[Axes], object]) -> str:
+def _picture(words: str, draw: Callable[[plots.Axes], object]) -> str:
     """Draw a picture as SVG in a URL of its own."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure

@@ -216,11 +216,11 @@ def test_witness_function__is_a_line_over_one_column_and_colours_over_two():
 X, Y, MAPS = a_map()
 LABELS = {"xlabel": "rows", "ylabel": "time (s)"}
 REFUSED = [
-    (plots.null_distribution, ({}, 0.0), {}, r"must be real numbers, got '\{\}'"),
+    (plots.null_distribution, ({}, 0.0), {}, r"must be finite numbers of shape \(any\), got \{\}"),
     (plots.null_distribution, (a_test(), 0.0), {}, r"call plot\(\) of a result"),
     (plots.sensitivity_field, (X, Y, a_test()), {}, "must be a pair of arrays, those of x and y"),
     (plots.ranking, ([1.0, 2.0], "ab"), {}, "names must be a sequence of 2 names, got 'ab'"),
-    (plots.ranking, ([1.0],), {"pvalues": [3.0]}, "pvalues must be from 0 to 1, got 3 to 3"),
+    (plots.ranking, ([1.0],), {"pvalues": [3.0]}, "numbers from 0 to 1 of .*, got 3 among"),
     (plots.sensitivity_field, (np.ones((60, 2)), Y, MAPS), {}, "x must have one column"),
     (plots.sensitivity_field, (X, Y, (MAPS[0], MAPS[1] * np.nan)), {}, "map of y must be finite"),
     (plots.dependence_heatmap, ([[1.0, 0.5], [0.4, 1.0]],), {}, "values must be symmetric"),
