@@ -1646,6 +1646,7 @@ def as_frame(x: Any) -> Any:
     elif arrow is not None and isinstance(x, arrow.Array):
         x = arrow.chunked_array([x])
     if arrow is not None and isinstance(x, arrow.Table):
+        names_of_columns(x.schema.names)  # a name that is there twice is refused
         x = x.drop_columns(index_of_pandas(x.schema, named=False))
         for at in map(x.schema.get_field_index, categories_of_pandas(x.schema)):
             x = x.set_column(at, x.schema.names[at], x.column(at).dictionary_encode())
@@ -1653,11 +1654,7 @@ def as_frame(x: Any) -> Any:
     if pandas is not None and isinstance(x, pandas.DataFrame):
         # Names may be numbers or tuples, which narwhals does not select by.
         x = x.set_axis(names_of_columns(x.columns), axis=1)
-    try:
-        frame = nw.from_native(x, pass_through=True, allow_series=True)
-    except nw.exceptions.DuplicateError as error:
-        msg = f"columns of a data frame must have different names ({error}): rename them"
-        raise DataError(msg.replace("\n", " ")) from error
+    frame = nw.from_native(x, pass_through=True, allow_series=True)
     if isinstance(frame, nw.LazyFrame):
         msg = f"a {type(x).__name__} is not computed yet: call .collect() on it first"
         raise DataError(msg)
@@ -1665,10 +1662,18 @@ def as_frame(x: Any) -> Any:
 
 
 def names_of_columns(keys: Iterable[Any]) -> list[str]:
-    """Name columns by text: of 1 and "1", which are alike as such, by what Python writes."""
-    listed = list(keys)
-    names = [str(key) for key in listed]
-    return names if len(set(names)) == len(names) else [repr(key) for key in listed]
+    """Name columns by text.
+
+    Raises
+    ------
+    DataError
+        Two have the same name as text, as 1 and "1".
+    """
+    names = list(map(str, keys))
+    if len(set(names)) < len(names):
+        msg = f"columns must have different names as text, got {shown(list(keys))}: rename them"
+        raise DataError(msg)
+    return names
 
 
 def categories_of_pandas(schema: Any) -> list[str]:
