@@ -952,7 +952,7 @@ def test_command__refuses_in_a_line(line, words, files, monkeypatch):
 PAIRS_OF_FILES = [
     ({"pair0001.txt": "1 2 3\n"}, "must have two columns"),
     ({"pair0001.txt": "1 a\n"}, "must hold numbers in columns"),
-    ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0002 1 1 2 2 1\n"}, "none for pair0001.txt"),
+    ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0002 1 1 2 2 1\n"}, "a line for pair0001.txt"),
     ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0001 1 1 3 3 1\n"}, "columns of the 2"),
     ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0001 1 1 2\n"}, "six numbers a line"),
     ({"pair0001.txt": "1 nan\n2 3\n4 5\n1 2\n"}, "pair 'pair0001': variable 'x2' has NaN"),
