@@ -135,7 +135,7 @@ ARGUMENTS = [
         ({"missing": "pairwise", "weights": ONES}, "weights need complete rows"),
         ({"names": ["a", "a"]}, "names must be 2 different words, one a variable"),
         ({"names": ["a", None]}, "names must be 2 different words"),
-        ({"names": "ab"}, "names must be a sequence of words.*give a list"),
+        ({"names": "ab"}, "names must be 2 different words, one a variable, got 'ab'"),
         ({"threads": 0}, "threads must be an integer >= 1, got 0"),
         ({"memory": "lots"}, "memory must be a positive number of bytes.* such as '2GiB'"),
         ({"time": "soon"}, "time must be a positive number of seconds such as 600 or '10min'"),
@@ -335,7 +335,7 @@ OTHERS = [
         ({"estimator": dhsic.NystromMHSIC(selection="leverage")}, "must be drawn uniformly"),
         ({"groups": {"a": [0]}}, "pass these as column_groups"),
         ({"column_groups": ["ab"], "names": list("abc")}, "'group 1' must list different columns"),
-        ({"names": "abc"}, "names must be a sequence of words, one a column, got 'abc'"),
+        ({"names": "abc"}, "names must be 3 different words, one a column, got 'abc'"),
         ({"names": ["a", "a", "b"]}, "names must be 3 different words, one a column"),
         ({"by": "sensitivity", "feature_kernels": ["gaussian"] * 3}, "must be one kernel"),
     ),
@@ -758,7 +758,7 @@ COMMANDS = {
     "test data.zarr": {
         "--variable x": "two or more",
         "--variable x --variable yy": "did you mean 'y'?",
-        "--variable x --variable x": "different names",
+        "--variable x --variable x": "different words",
         "--variable 'x[:, 7]' --variable y": "x[:, 7]",
         "--variable 'x[:, thrid]' --variable y": "did you mean 'third'",
         "--variable x[0:2] --variable y": "write [:, 0:2] if these are columns",
@@ -902,7 +902,7 @@ COMMANDS = {
     },
     "cause residuals data.zarr --variable x --variable y": {
         "--variable z --given label": "two variables are needed: give --variable twice",
-        "--given x": "of different names",
+        "--given x": "different words, one a variable",
     },
 }
 

@@ -535,6 +535,9 @@ def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
     for name in DATA:
         if name in parameters:
             texts += [options[name]] if isinstance(options[name], str) else options[name]
+    if len(texts) < 2 and "samples" not in parameters:
+        msg = f"two or more variables are needed, got {len(texts)}: give --variable twice"
+        raise click.UsageError(msg)
     return texts
 
 

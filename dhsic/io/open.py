@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_flag, named_arguments, nearest, shown
+from dhsic._validation import check_choice, check_flag, named_arguments, nearest, shown
 from dhsic.engine.passes import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
@@ -42,10 +42,10 @@ from dhsic.io.tables import (
 )
 from dhsic.io.variables import (
     ColumnChoice,
+    GapTreatment,
     Labels,
+    Missing,
     Variable,
-    check_metadata,
-    check_missing,
     holds_columns,
     is_of,
     is_sparse,
@@ -53,7 +53,6 @@ from dhsic.io.variables import (
     marks_of,
     open_stored,
     opened_array,
-    piece_shape,
     unmasked,
     without_missing,
 )
@@ -152,7 +151,7 @@ def open_labelled_data(
     DataError
         There are more or fewer labels than rows.
     """
-    check_missing(missing, pairwise=pairwise)
+    check_choice("missing", missing, get_args(GapTreatment if pairwise else Missing))
     # A group alone is data, whose arrays are the variables.
     if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
         data, variables = variables[0], []
@@ -315,7 +314,7 @@ def open_sample_data(
     DataError
         There are more or fewer labels than rows, or they are of several kinds.
     """
-    check_missing(missing, pairwise=False)
+    check_choice("missing", missing, get_args(Missing))
     chosen, names = _chosen(samples, names, data)
     opened = open_samples(chosen, names)
     beside = []
@@ -413,17 +412,15 @@ def open_group_labels(
 
 def checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
     """The names that were given, or those that the data have, all different."""
-    # Names of NumPy are a sequence too, and a text is one of letters.
-    listed = np.ndim(names) == 1 if isinstance(names, np.ndarray) else isinstance(names, Iterable)
-    if names is not None and (isinstance(names, str | Mapping) or not listed):
-        msg = f"names must be a sequence of words, one a {what}, got {shown(names)}: give a list"
-        raise InvalidArgumentError(msg)
-    given = names_of(data) if names is None else list(names)
-    words = {str(name) for name in given if isinstance(name, str)}
-    if not len(words) == len(given) == len(data):
+    given = names_of(data) if names is None else names
+    # A text is a sequence of letters, and arrays of NumPy without dimensions have no items.
+    several = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    listed = list(given) if several and getattr(given, "ndim", 1) > 0 else []
+    words = [str(name) for name in listed if isinstance(name, str)]  # of NumPy too
+    if not len(set(words)) == len(listed) == len(data):
         msg = f"names must be {len(data)} different words, one a {what}, got {shown(given)}"
         raise InvalidArgumentError(msg)
-    return [str(name) for name in given]  # of NumPy too
+    return words
 
 
 def _aligned(sources: Sequence[Variable], what: str = "variables") -> list[Variable]:
@@ -496,9 +493,7 @@ def open_one(x: Any, name: str) -> Variable:
     # HDF5 data sets and what else is read by slices; what has DLPack is in memory.
     typed = hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype)
     if typed and not hasattr(x, "__dlpack__"):
-        chunks = getattr(x, "chunks", None)
-        rows = int(chunks[0]) if chunks else None
-        return _checked(Variable(name, x, rows, marks=marks_of(x, name)))
+        return _checked(Variable(name, x, marks=marks_of(x, name)))
     x = _in_memory(x, name)
     # Masked booleans stay such, beside None.
     boolean = x.dtype == bool and np.ma.is_masked(x)
@@ -739,7 +734,6 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     source = Variable(
         name,
         array,
-        int(piece_shape(array)[0]),
         columns,
         kinds=_kinds_said(array.attrs, len(chosen)),
         labels=None if labels is None else tuple(labels[j] for j in chosen),
@@ -771,9 +765,6 @@ def _member_of(group: Any, key: str, variable: str, path: str) -> Any:
     """An array of a group; names are listed only where it is not there, since https lists none."""
     import zarr
 
-    root = getattr(group.store, "root", None)  # of a store on a disk
-    if root is not None:
-        check_metadata(os.path.join(root, group.path, key))
     try:
         array = group.get(key)
         if isinstance(array, zarr.Array):

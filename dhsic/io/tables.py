@@ -46,7 +46,7 @@ from dhsic._validation import (
 from dhsic.engine.passes import INEXACT, LARGEST_EXACT, check_exact, kinds_of
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.urls import METADATA
-from dhsic.io.variables import Missing, Variable, check_missing, is_of
+from dhsic.io.variables import Missing, Variable, is_of
 from dhsic.io.zarr_output import (
     OnRowsWritten,
     WrittenColumn,
@@ -262,17 +262,20 @@ class Reading:
             msg = f"encoding must name one of text, as 'utf-8' or 'latin-1', got {got}"
             raise InvalidArgumentError(msg) from None
         for name in ("na_values", "categorical", "numeric"):
-            words = getattr(self, name)
-            listed = isinstance(words, Sequence) and not isinstance(words, str)
-            if not listed or not all(isinstance(word, str) for word in words):
-                msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
-                raise InvalidArgumentError(msg)
+            _check_words(name, getattr(self, name))
         # The decimal sign of a CSV file is that of all its columns.
         unread = [name for name in self.notation.signs if name == "thousands" or not is_csv(path)]
         if unread and not self.numeric:
             what = f"{unread[0]} is read in the columns of numeric, got none"
             msg = f"{what}: name them, as numeric=['price']"
             raise InvalidArgumentError(msg)
+
+
+def _check_words(name: str, words: Any) -> None:
+    listed = isinstance(words, Sequence) and not isinstance(words, str)
+    if not listed or not all(isinstance(word, str) for word in words):
+        msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
+        raise InvalidArgumentError(msg)
 
 
 # --- rows of CSV
@@ -543,15 +546,15 @@ class Table:
         DataError
             If the file is damaged, or a CSV column that began with numbers has something else.
         """
+        if self.files is None:
+            yield from self._csv_batches(columns)
+            return
         from pyarrow.dataset import ParquetFragmentScanOptions
 
         # Buffered, because otherwise whole column chunks are read: all of a one-group file.
         options = ParquetFragmentScanOptions(
             use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
         )
-        if self.files is None:
-            yield from self._csv_batches(columns)
-            return
         with _readable(self.path):
             yield from self.files.to_batches(
                 columns=list(columns),
@@ -680,12 +683,9 @@ def _partition_values(texts: Sequence[str | None]) -> Any:
     import pyarrow as pa
 
     plain = [None if text in (None, _NO_VALUE) else unquote(text) for text in texts]
-    for type_ in (pa.int64(), pa.float64()):
-        try:
-            return pa.array(plain, pa.string()).cast(type_)
-        except pa.ArrowInvalid:
-            continue
-    return pa.array(plain, pa.string())
+    values = pa.array(plain, pa.string())
+    numbers, stray = numbers_of_text(values, USUAL)
+    return values if stray.any() else pa.array(numbers, from_pandas=True)
 
 
 def _common_schema(path: Path, files: Sequence[Path], schemas: Sequence[Any]) -> Any:
@@ -847,9 +847,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        hint = _delimiter_hint(reason) if is_csv(path) else ""
-        msg = f"cannot read {path} as a table: {reason}{'; ' if hint else ''}{hint}"
+        msg = f"cannot read {path} as a table: {str(error).splitlines()[0]}"
         raise DataError(msg) from error
 
 
@@ -1268,17 +1266,13 @@ class _Encoder:
 
 
 def _check_options(variables: Variables, missing: str) -> None:
-    check_missing(missing, pairwise=False)
+    check_choice("missing", missing, get_args(Missing))
     if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
         got = shown(variables)
         msg = f"variables must be a dictionary, from a name to a list of columns, got {got}"
         raise InvalidArgumentError(msg)
     for name, columns in variables.items():
-        listed = isinstance(columns, Sequence) and not isinstance(columns, str) and len(columns)
-        if not listed or not all(isinstance(column, str) for column in columns):
-            got = shown(columns)
-            msg = f"variable {name!r} needs a list of names of one or more columns, got {got}"
-            raise InvalidArgumentError(msg)
+        _check_words(f"columns of variable {name!r}", columns)
         if repeated := sorted(c for c, times in Counter(columns).items() if times > 1):
             got = ", ".join(repeated)
             msg = f"variable {name!r} has columns more than once: {got}; name each column once"
@@ -1379,8 +1373,7 @@ def encode(values: NDArray[Any], data_name: str) -> Variable:
         try:
             numbers = plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
         except OverflowError:  # Python's whole numbers have no end
-            remedy = "divide by a power of ten, or take logarithms, before"
-            msg = f"{data_name} must hold numbers between -1.8e308 and 1.8e308: {remedy}"
+            msg = f"{data_name} has {INEXACT}"
             raise DataError(msg) from None
         check_whole(listed, numbers, data_name)
         return Variable(data_name, numbers)
