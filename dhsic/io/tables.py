@@ -63,9 +63,9 @@ _SEPARATORS = ";\t|"  # that are common besides the comma
 _ROW_LENGTH = 2**24  # of the longest row, which the parser of the values holds many times
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SHOWN = 20
-_CSV_BYTES = 2**20  # of the rows that tell the types of columns
-_CSV_FIELDS = 2**16  # of a batch of rows
-_PARQUET_BUFFER_BYTES = 2**18  # of every column
+# The reader keeps some 35 blocks of CSV ahead; every Parquet column has a buffer.
+_CSV_BLOCK_BYTES = 2**20
+_PARQUET_BUFFER_BYTES = 2**18
 _ROWS_SEEN = 10_000
 _ROWS_HELD = 65_536
 _NAMED = 5
@@ -281,8 +281,18 @@ def _check_words(name: str, words: Any) -> None:
 # --- rows of CSV
 
 
-def _checked_rows(path: Path, reading: Reading) -> Iterator[tuple[int, list[str]]]:
-    """Read the last line and the fields of every row of a CSV file, of the header too.
+class _Counted(NamedTuple):
+    """What the rows of a table are: below the header, and without empty lines."""
+
+    rows: int
+    longest: int = 0
+    """Characters of the longest row of CSV."""
+    line_breaks: bool = False
+    """Whether a field holds a line break."""
+
+
+def _count_rows(path: Path, reading: Reading) -> _Counted:
+    """Count the rows of a CSV file without the parser that reads its values.
 
     Python's reader refuses text behind the quote that closes a field, and a field that no quote
     closes. Refused here is a field with line breaks whose first and last lines are whole rows, as
@@ -292,45 +302,45 @@ def _checked_rows(path: Path, reading: Reading) -> Iterator[tuple[int, list[str]
     Raises
     ------
     DataError
-        A quote is stray, a line cannot be decoded, or a row is longer than 16 MiB or has more or
-        fewer fields than the header, with the line; or the file cannot be read.
+        A quote is stray, a line cannot be decoded or a row is longer than 16 MiB, with the line;
+        or the file cannot be read.
     """
-    delimiter = reading.delimiter or ","
-    sign = re.escape(delimiter)
+    sign = re.escape(reading.delimiter or ",")
     # A whole field in quotes; two quotes together stand for one.
     quoted = re.compile(rf'(?:^|(?<={sign}))"[^"]*(?:""[^"]*)*"(?={sign}|[\r\n]|$)')
-    width = 0
+    count = longest = width = 0
+    line_breaks = False
 
     def is_row(text: str) -> bool:
-        return quoted.sub("", text).count(delimiter) + 1 == width
+        return quoted.sub("", text).count(reading.delimiter or ",") + 1 == width
 
     for line, lines, fields in _rows_of_csv(path, reading):
         if not fields:
             continue
+        count += 1
         width = width or len(fields)
-        if len(fields) != width:
-            hint = _delimiter_hint("".join(lines)) or "correct it"
-            msg = f"line {line:,} of {path} must have {width} fields, got {len(fields)}: {hint}"
-            raise DataError(msg)
-        if sum(map(len, lines)) > _ROW_LENGTH:
+        longest = max(longest, sum(map(len, lines)))
+        if longest > _ROW_LENGTH:
             raise _misquoted(path, line, lines, "limit")
-        if len(lines) > 1 and reading.quotes == "checked":
-            ends = list(accumulate(map(len, lines)))
-            for field in quoted.finditer("".join(lines)):
-                first, last = bisect_right(ends, field.start()), bisect_right(ends, field.end() - 1)
-                if first < last and is_row(lines[first]) and is_row(lines[last]):
-                    opening = field[0][:_SHOWN].splitlines()[0]
-                    msg = (
-                        f"line {line + first:,} of {path} opens a field by {opening!r} that closes "
-                        f"in line {line + last:,}, and each of them would be a row of {width} "
-                        f"fields by itself, so the quote looks stray: {_NO_QUOTES}{_LINE_BREAKS}"
-                    )
-                    raise DataError(msg)
-        yield line + len(lines) - 1, fields
+        line_breaks = line_breaks or len(lines) > 1
+        if len(lines) == 1 or reading.quotes != "checked":
+            continue
+        ends = list(accumulate(map(len, lines)))
+        for field in quoted.finditer("".join(lines)):
+            first, last = bisect_right(ends, field.start()), bisect_right(ends, field.end() - 1)
+            if first < last and is_row(lines[first]) and is_row(lines[last]):
+                opening = field[0][:_SHOWN].splitlines()[0]
+                msg = (
+                    f"line {line + first:,} of {path} opens a field by {opening!r} that closes in "
+                    f"line {line + last:,}, and each of them would be a row of {width} fields by "
+                    f"itself, so the quote looks stray: {_NO_QUOTES}{_LINE_BREAKS}"
+                )
+                raise DataError(msg)
+    return _Counted(max(count - 1, 0), longest, line_breaks)
 
 
 def _rows_of_csv(path: Path, reading: Reading) -> Iterator[tuple[int, list[str], list[str]]]:
-    """Read the number of the first line, the lines and the fields of every row."""
+    """The number of the first line, the lines and the fields of every row, of the header too."""
     utf_8 = codecs.lookup(reading.encoding).name in ("utf-8", "utf-8-sig")
     # The mark at the start of the file is no part of the first name.
     encoding = "utf-8-sig" if utf_8 else reading.encoding
@@ -417,8 +427,8 @@ class Table:
         Kind of every usable column. Those that are neither, as dates, are absent.
     types : mapping of str to str
         The type of each column, for messages.
-    rows : int
-        Its rows, about: of CSV by the size of the file.
+    counted : _Counted
+        Its rows: as Parquet says, and of CSV as its lines do.
     files : pyarrow.dataset.Dataset, optional
         The files, of Parquet.
     """
@@ -428,7 +438,7 @@ class Table:
     columns: tuple[str, ...]
     kinds: Mapping[str, FieldKind]
     types: Mapping[str, str]
-    rows: int
+    counted: _Counted
     files: Any = None
 
     @cached_property
@@ -522,10 +532,13 @@ class Table:
             texts = enumerate(chain.from_iterable(columns))
             yield from ((f"row {row:,}", text) for row, text in texts if text is not None)
             return
-        missing, place = set(self.reading.null_values), self.columns.index(column)
-        for line, fields in islice(_checked_rows(self.path, self.reading), 1, None):
-            if fields[place] not in missing:
-                yield f"line {line:,}", fields[place]
+        # By Python's reader: Arrow does not tell the line of a value.
+        missing = set(self.reading.null_values)
+        rows = _rows_of_csv(self.path, self.reading)
+        place = next(fields for _, _, fields in rows if fields).index(column)
+        for line, lines, fields in rows:
+            if place < len(fields) and fields[place] not in missing:
+                yield f"line {line + len(lines) - 1:,}", fields[place]
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Read some columns in order, a batch of rows at a time.
@@ -535,7 +548,7 @@ class Table:
         columns : sequence of str
             The columns to read; no other is converted, nor, in Parquet, read.
         rows : int
-            Rows of a batch at most, for Parquet; a batch of CSV has about 65,536 fields.
+            Rows of a batch at most, for Parquet; a batch of CSV is 1 MiB of text.
 
         Yields
         ------
@@ -544,48 +557,55 @@ class Table:
         Raises
         ------
         DataError
-            If the file is damaged, or a CSV column that began with numbers has something else.
+            If the file is damaged, or a CSV column that began with numbers has something else; or
+            if not every row was read.
         """
-        if self.files is None:
-            yield from self._csv_batches(columns)
-            return
         from pyarrow.dataset import ParquetFragmentScanOptions
 
         # Buffered, because otherwise whole column chunks are read: all of a one-group file.
         options = ParquetFragmentScanOptions(
             use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
         )
+        read = 0
         with _readable(self.path):
-            yield from self.files.to_batches(
-                columns=list(columns),
-                batch_size=rows,
-                batch_readahead=1,
-                fragment_readahead=1,
-                fragment_scan_options=options,
+            if self.files is None:
+                batches = self._csv_batches(columns)
+            else:
+                batches = self.files.to_batches(
+                    columns=list(columns),
+                    batch_size=rows,
+                    batch_readahead=1,
+                    fragment_readahead=1,
+                    fragment_scan_options=options,
+                )
+            for batch in batches:
+                read += batch.num_rows
+                yield batch
+        # Rows of CSV were counted by another reader: none may be lost on the way.
+        if read != self.counted.rows:
+            msg = (
+                f"{self.path} has {self.counted.rows:,} rows, and {read:,} could be read: convert "
+                "it while nothing writes to it, and look for damaged lines"
             )
+            raise DataError(msg)
 
     def _csv_batches(self, columns: Sequence[str]) -> Iterator[Any]:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        # All as text: types are inferred from the first rows, whole numbers may be followed by
+        # All as text: types are inferred from one block, whole numbers may be followed by
         # fractions, and labels that look like numbers must keep their text ("01").
-        missing, null = pa.array(self.reading.null_values), pa.scalar(None, pa.string())
-        rows = islice(_checked_rows(self.path, self.reading), 1, None)
-        step = max(1, _CSV_FIELDS // len(self.columns))
-        while some := [fields for _, fields in islice(rows, step)]:
-            arrays = []
-            for column in columns:
-                place = self.columns.index(column)
-                texts = pa.array([fields[place] for fields in some], pa.string())
-                values = pc.if_else(pc.is_in(texts, missing), null, texts)
-                if self.kinds[column] == "numeric" and column not in self.reading.chosen:
-                    numbers, stray = self.numbers_of(values, column)
-                    if stray.any():
-                        raise self.stray(column)
-                    values = pa.array(numbers)
-                arrays.append(values)
-            yield pa.RecordBatch.from_arrays(arrays, list(columns))
+        text, chosen = dict.fromkeys(columns, pa.string()), self.reading.chosen
+        options = {"include_columns": [*text], "column_types": text, "strings_can_be_null": True}
+        with _csv_reader(self.path, self.reading, self.counted, options) as reader:
+            for batch in reader:
+                arrays = batch.columns
+                for at, column in enumerate(columns):
+                    if self.kinds[column] == "numeric" and column not in chosen:
+                        numbers, stray = self.numbers_of(arrays[at], column)
+                        if stray.any():
+                            raise self.stray(column)
+                        arrays[at] = pa.array(numbers)
+                yield pa.RecordBatch.from_arrays(arrays, [*text])
 
     def numbers_of(self, texts: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Numbers of a column that is text, and which are none, see `numbers_of_text`.
@@ -712,7 +732,7 @@ def _common_schema(path: Path, files: Sequence[Path], schemas: Sequence[Any]) ->
 
 
 def open_table(path: Path, reading: Reading | None = None) -> Table:
-    """Read the names and the types of the columns of a table.
+    """Read the header of a table, and count the rows of CSV.
 
     Parameters
     ----------
@@ -748,13 +768,13 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
         raise DataError(msg)
     files: Any = None
     if is_csv(path):
-        schema = _schema_of_csv(path, reading)
-        # A field takes two bytes at least.
-        rows = path.stat().st_size // (2 * len(schema))
+        counted = _count_rows(path, reading)
+        with _readable(path), _csv_reader(path, reading, counted, {}) as reader:
+            schema = reader.schema
     elif is_parquet(path):
         with _readable(path):
             files, schema = _parquet(path)
-            rows = files.count_rows()
+            counted = _Counted(files.count_rows())
     else:
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
@@ -767,7 +787,7 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
     names = {name: str(type_) for name, type_ in types.items()}
     unnamed = index_of_pandas(schema, named=False)
     columns = tuple(name for name in schema.names if name not in unnamed)
-    table = Table(path, reading, columns, {**kinds, **reading.chosen}, names, rows, files)
+    table = Table(path, reading, columns, {**kinds, **reading.chosen}, names, counted, files)
     for column in (*reading.categorical, *reading.numeric):
         table.check_column(column, usable=False)
         if column in reading.categorical and column in reading.numeric:
@@ -818,26 +838,28 @@ def _kind_of_field(type_: Any) -> FieldKind | None:
     return "categorical" if any(is_type(type_) for is_type in label) else None
 
 
-def _schema_of_csv(path: Path, reading: Reading) -> Any:
-    """Names of the columns, and the types that Arrow infers from the first MiB of rows."""
-    from pyarrow import csv as arrow
+def _csv_reader(path: Path, reading: Reading, counted: _Counted, convert: Mapping[str, Any]) -> Any:
+    from pyarrow import csv
 
-    text = io.StringIO()
-    writer = csv.writer(text)
-    for _, fields in _checked_rows(path, reading):
-        writer.writerow(fields)
-        if text.tell() > _CSV_BYTES:
-            break
-    content = text.getvalue().encode()
-    with _readable(path):
-        return arrow.read_csv(
-            io.BytesIO(content),
-            read_options=arrow.ReadOptions(block_size=len(content) + 1),
-            parse_options=arrow.ParseOptions(newlines_in_values=True),
-            convert_options=arrow.ConvertOptions(
-                null_values=reading.null_values, decimal_point=reading.notation.decimal
-            ),
-        ).schema
+    return csv.open_csv(
+        path,
+        # Without threads, an error has the number of the row. A character has up to 4 bytes.
+        read_options=csv.ReadOptions(
+            use_threads=False,
+            block_size=max(_CSV_BLOCK_BYTES, 4 * counted.longest),
+            encoding=reading.encoding,
+        ),
+        parse_options=csv.ParseOptions(
+            delimiter=reading.delimiter,
+            quote_char=False if reading.quotes == "none" else '"',
+            newlines_in_values=counted.line_breaks,
+        ),
+        convert_options=csv.ConvertOptions(
+            null_values=reading.null_values,
+            decimal_point=reading.notation.decimal,
+            **convert,
+        ),
+    )
 
 
 @contextmanager
@@ -847,7 +869,9 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        msg = f"cannot read {path} as a table: {str(error).splitlines()[0]}"
+        reason = str(error).splitlines()[0]
+        hint = _delimiter_hint(reason) if is_csv(path) else ""
+        msg = f"cannot read {path} as a table: {reason}{'; ' if hint else ''}{hint}"
         raise DataError(msg) from error
 
 
@@ -1009,9 +1033,10 @@ def convert_table(
 ) -> WrittenGroup:
     r"""Convert columns of a CSV or Parquet file to a zarr group.
 
-    The file is read as a stream, and of a Parquet file only the columns in use. Each variable
-    becomes a float64 array (n, d) with one column for each of its d columns; the array's attribute
-    ``columns`` lists them. Text, category and true/false columns become codes 0, 1, ...
+    The file is read as a stream, and of a Parquet file only the columns in use; the rows of a CSV
+    file are counted first, by another reader, and all are there in the end or nothing is. Each
+    variable becomes a float64 array (n, d) with one column for each of its d columns; the array's
+    attribute ``columns`` lists them. Text, category and true/false columns become codes 0, 1, ...
     in the order in which the labels first appear. An array of such columns has the attributes
     ``kind = "categorical"`` and ``categories``, a dictionary of each column's labels in code order.
 
@@ -1075,7 +1100,8 @@ def convert_table(
         or infinite, if most of a column of text is numbers or labels that occur once, if a
         column is neither numbers nor labels or has more than 65,536 labels, if a quote is stray or
         text is not of the encoding (the message has the line, of columns that are not converted
-        too), or if the disk refuses. Nothing is left behind.
+        too), if the parser reads another number of rows than there are, or if the disk refuses.
+        Nothing is left behind.
     MissingDependencyError
         If pyarrow is not installed.
 
@@ -1119,7 +1145,7 @@ def convert_table(
         encoder.attributes,
         overwrite=overwrite,
         shuffle=shuffle,
-        expected_bytes=8 * sum(widths.values()) * table.rows,
+        expected_bytes=8 * sum(widths.values()) * table.counted.rows,
         progress=progress,
     )
     return replace(written, dropped=encoder.dropped, columns=encoder.columns)
@@ -1273,6 +1299,9 @@ def _check_options(variables: Variables, missing: str) -> None:
         raise InvalidArgumentError(msg)
     for name, columns in variables.items():
         _check_words(f"columns of variable {name!r}", columns)
+        if not columns:
+            msg = f"variable {name!r} needs one column or more, got none: name them"
+            raise InvalidArgumentError(msg)
         if repeated := sorted(c for c, times in Counter(columns).items() if times > 1):
             got = ", ".join(repeated)
             msg = f"variable {name!r} has columns more than once: {got}; name each column once"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dhsic._files import put_new, put_whole
+from dhsic._files import check_regular, put_new, put_whole
 from dhsic._validation import nearest, shown
 from dhsic.engine.checkpoint import FolderEntry
 from dhsic.errors import (
@@ -292,6 +292,9 @@ class Folder:
     def read(self, name: str) -> bytes | None:
         """A file, or None where there is none."""
         with self._opened("read", name) as (fs, path), suppress(FileNotFoundError):
+            if self.is_local:
+                # A pipe in the place of a file would be waited for.
+                check_regular(path)
             return bytes(fs.cat_file(path))
         return None
 

@@ -29,6 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._files import check_regular
 from dhsic._validation import shown
 from dhsic.engine.graph import pickled, unpacked
 from dhsic.engine.passes import (
@@ -48,7 +49,7 @@ from dhsic.engine.runtime import GRAPH_PLACE, graphs_on
 from dhsic.engine.session import Inventory, Stamp
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, DhsicError, MemoryBudgetError
-from dhsic.io.urls import StorageError, failure_of, is_url, storage_error
+from dhsic.io.urls import METADATA, StorageError, failure_of, is_url, storage_error
 
 ColumnChoice = tuple[int, ...] | None
 Labels = tuple[Any, ...] | None
@@ -339,6 +340,7 @@ def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = Fal
 
     opener = zarr.open_array if kind == "array" else zarr.open_group
     if not is_url(path):
+        check_metadata(path)
         # A disk lists the arrays, and consolidated metadata may be older than they are.
         opener = opener if kind == "array" else partial(opener, use_consolidated=False)
         return opened_array(opener, path, kind, None)
@@ -378,6 +380,23 @@ def opened_array(opener: Callable[..., Any], place: Any, kind: str, zarr_format:
             raise storage_error(what, error, url) from None
         msg = f"{what} ({type(error).__name__}): check the path"
         raise DataError(msg) from error
+
+
+def check_metadata(folder: str | os.PathLike[str]) -> None:
+    """Refuse a group or an array on a disk whose metadata are a pipe, for which zarr would wait.
+
+    Raises
+    ------
+    DataError
+        They are.
+    """
+    for path in (os.path.join(folder, name) for name in METADATA):
+        try:
+            if os.path.exists(path):
+                check_regular(path)
+        except OSError as error:
+            msg = f"{path!r} cannot be read ({error.strerror}): take an intact copy of the data"
+            raise DataError(msg) from error
 
 
 def url_of(place: Any) -> str | None:

@@ -187,7 +187,7 @@ REFUSED = [
     # Files.
     (b"", "", "cannot read .* as a table: Empty CSV"),
     ("x\n", "", "has no rows to convert: it has none"),
-    ("x,b\n1,2\n1\n", "", "line 3 of .* must have 2 fields, got 1: correct it"),
+    ("x,b\n1,2\n1\n", "", "cannot read .* Expected 2 columns, got 1"),
     (b"x,b\n1,\xff\xfe\n", "", "line 2 of .* must be text in utf-8"),
     (b"x,b\r\n1,2\r\n3,\xe9\r\n", "", "line 3 of .*, as --encoding latin-1"),
     ("x,b\n1,2\n".encode("utf-16"), "", "line 1 begins as UTF-16 does.*--encoding utf-16"),
