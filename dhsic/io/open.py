@@ -46,6 +46,7 @@ from dhsic.io.variables import (
     Labels,
     Missing,
     Variable,
+    check_metadata,
     holds_columns,
     is_of,
     is_sparse,
@@ -765,6 +766,9 @@ def _member_of(group: Any, key: str, variable: str, path: str) -> Any:
     """An array of a group; names are listed only where it is not there, since https lists none."""
     import zarr
 
+    root = getattr(group.store, "root", None)  # of a store on a disk
+    if root is not None:
+        check_metadata(os.path.join(root, group.path, key))
     try:
         array = group.get(key)
         if isinstance(array, zarr.Array):
