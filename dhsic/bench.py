@@ -740,7 +740,7 @@ def _chunked(source: Variable, chunk_rows: int | None, place: Path) -> Variable:
     step = max(1, _COPIED_ROWS // rows) * rows
     for start in range(0, n, step):
         copy[start : start + step] = source.read(start, min(start + step, n))
-    return Variable(source.name, copy, rows, kinds=source.kinds)
+    return Variable(source.name, copy, kinds=source.kinds)
 
 
 # --- places

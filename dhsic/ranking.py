@@ -74,7 +74,14 @@ from dhsic.estimators.choose import (
     planned,
 )
 from dhsic.io.open import checked_names, frame_and_keys, names_of, open_one, pick_variables
-from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table, unknown_column
+from dhsic.io.tables import (
+    columns_by_variable,
+    held_columns,
+    is_table,
+    names_of_columns,
+    open_table,
+    unknown_column,
+)
 from dhsic.io.variables import GapTreatment
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
@@ -1584,8 +1591,4 @@ def _names_of_columns(data: Any) -> Sequence[str]:
     if keys is None:
         msg = "features must name arrays of the group, got none: name them"
         raise InvalidArgumentError(msg)
-    names = list(map(str, keys))
-    if len(set(names)) < len(names):
-        msg = f"columns to rank must have different names as text, got {shown(keys)}: rename them"
-        raise DataError(msg)
-    return names
+    return names_of_columns(keys)

@@ -135,7 +135,7 @@ ARGUMENTS = [
         ({"missing": "pairwise", "weights": ONES}, "weights need complete rows"),
         ({"names": ["a", "a"]}, "names must be 2 different words, one a variable"),
         ({"names": ["a", None]}, "names must be 2 different words"),
-        ({"names": "ab"}, "names must be a sequence of words.*give a list"),
+        ({"names": "ab"}, "names must be 2 different words, one a variable, got 'ab'"),
         ({"threads": 0}, "threads must be an integer >= 1, got 0"),
         ({"memory": "lots"}, "memory must be a positive number of bytes.* such as '2GiB'"),
         ({"time": "soon"}, "time must be a positive number of seconds such as 600 or '10min'"),
@@ -335,7 +335,7 @@ OTHERS = [
         ({"estimator": dhsic.NystromMHSIC(selection="leverage")}, "must be drawn uniformly"),
         ({"groups": {"a": [0]}}, "pass these as column_groups"),
         ({"column_groups": ["ab"], "names": list("abc")}, "'group 1' must list different columns"),
-        ({"names": "abc"}, "names must be a sequence of words, one a column, got 'abc'"),
+        ({"names": "abc"}, "names must be 3 different words, one a column, got 'abc'"),
         ({"names": ["a", "a", "b"]}, "names must be 3 different words, one a column"),
         ({"by": "sensitivity", "feature_kernels": ["gaussian"] * 3}, "must be one kernel"),
     ),
@@ -758,7 +758,7 @@ COMMANDS = {
     "test data.zarr": {
         "--variable x": "two or more",
         "--variable x --variable yy": "did you mean 'y'?",
-        "--variable x --variable x": "different names",
+        "--variable x --variable x": "different words",
         "--variable 'x[:, 7]' --variable y": "x[:, 7]",
         "--variable 'x[:, thrid]' --variable y": "did you mean 'third'",
         "--variable x[0:2] --variable y": "write [:, 0:2] if these are columns",
@@ -902,7 +902,7 @@ COMMANDS = {
     },
     "cause residuals data.zarr --variable x --variable y": {
         "--variable z --given label": "two variables are needed: give --variable twice",
-        "--given x": "of different names",
+        "--given x": "different words, one a variable",
     },
 }
 
@@ -952,7 +952,7 @@ def test_command__refuses_in_a_line(line, words, files, monkeypatch):
 PAIRS_OF_FILES = [
     ({"pair0001.txt": "1 2 3\n"}, "must have two columns"),
     ({"pair0001.txt": "1 a\n"}, "must hold numbers in columns"),
-    ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0002 1 1 2 2 1\n"}, "none for pair0001.txt"),
+    ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0002 1 1 2 2 1\n"}, "a line for pair0001.txt"),
     ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0001 1 1 3 3 1\n"}, "columns of the 2"),
     ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0001 1 1 2\n"}, "six numbers a line"),
     ({"pair0001.txt": "1 nan\n2 3\n4 5\n1 2\n"}, "pair 'pair0001': variable 'x2' has NaN"),

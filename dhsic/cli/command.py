@@ -66,10 +66,9 @@ from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DhsicError, InvalidArgumentError, needing, printable
 from dhsic.estimators.choose import ESTIMATORS, NULLS
-from dhsic.io.open import open_group, open_group_labels, open_group_samples
+from dhsic.io.open import open_group, open_group_labels
 from dhsic.io.tables import is_table, text_of_columns
 from dhsic.io.urls import Folder, is_url, redacted
-from dhsic.io.variables import Variable
 from dhsic.io.zarr_output import check_new_group
 from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.grid import grid_fields, is_grid
@@ -483,8 +482,7 @@ def read_request(options: Options, parameters: Sequence[str]) -> Request:
     data, allowed = options["data"], options["allow_missing_chunks"]
     # The whole path of a folder: a worker may have started in another one.
     data = data if "://" in data else os.path.abspath(data)
-    opener = open_group_samples if "samples" in parameters else open_group
-    sources: list[Variable] = opener(data, texts, allow_missing_chunks=allowed)
+    sources = open_group(data, texts, allow_missing_chunks=allowed)
     names = ["values"] if "samples" in options else [source.name for source in sources]
     labels = partial(open_group_labels, data, allow_missing_chunks=allowed)
     arguments = arguments_of(options, parameters)
@@ -537,6 +535,9 @@ def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
     for name in DATA:
         if name in parameters:
             texts += [options[name]] if isinstance(options[name], str) else options[name]
+    if len(texts) < 2 and "samples" not in parameters:
+        msg = f"two or more variables are needed, got {len(texts)}: give --variable twice"
+        raise click.UsageError(msg)
     return texts
 
 
@@ -1044,11 +1045,10 @@ def code_of(function: Callable[..., Any], options: Options, request: Request) ->
     -------
     str
     """
-    opener = "open_group_samples" if "samples" in options else "open_group"
     allowed = ", allow_missing_chunks=True" if options["allow_missing_chunks"] else ""
     # The page may be passed on.
     data = repr(redacted(options["data"]))
-    lines = [f"variables = {opener}({data}, {request.texts!r}{allowed})"]
+    lines = [f"variables = open_group({data}, {request.texts!r}{allowed})"]
     labels = {
         what: options[what] for what in LABELS if what in request.arguments and options.get(what)
     }
@@ -1073,7 +1073,7 @@ def code_of(function: Callable[..., Any], options: Options, request: Request) ->
     module = "dhsic.causal" if function.__module__.startswith("dhsic.causal") else "dhsic"
     called = f"result = {module}.{function.__name__}("
     body = "\n".join([*lines, called, variables, *arguments, ")", "print(result)"])
-    openers = f"{opener}, open_group_labels" if labels else opener
+    openers = "open_group, open_group_labels" if labels else "open_group"
     cluster = "" if request.cluster is None else _CLUSTER
     # A grid beside kernels of single variables is a value; all else is text and numbers.
     grid = "from dhsic.kernels import Candidates, Grid\n" if "=Grid(" in body else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,10 +76,6 @@ def read_pairs(folder: str | Path) -> list[CauseEffectPair]:
     if not files:
         msg = f"{str(place)!r} must be a folder with files pair0001.txt and so on, and has none"
         raise DataError(msg)
-    for (first, one), (other, path) in pairwise(files):
-        if first == other:
-            msg = f"pairs must differ in their numbers, got {one.name} and {path.name}: rename one"
-            raise DataError(msg)
     known = _meta(place / _META) if (place / _META).exists() else None
     return [_pair(path, number, known) for number, path in files]
 
@@ -105,21 +100,18 @@ def _meta(path: Path) -> _Known:
 
 def _pair(path: Path, number: int, known: _Known | None) -> CauseEffectPair:
     data = _numbers_of_file(path)
-    d, what = data.shape[1], None
+    d = data.shape[1]
     if known is None:
         if d != 2:
             msg = f"{path} must have two columns where there is no {_META}, got {d}"
             raise DataError(msg)
         return CauseEffectPair(path.stem, data[:, :1], data[:, 1:], None, 1.0)
-    (first, last, start, end), weight = known.get(number, ([1, 0, 1, 0], 0.0))
-    if number not in known:
-        what = f"have a line for every pair, and has none for {path.name}: add it"
-    elif not d >= max(last, end) or last < first or end < start:
-        what = f"choose columns of the {d} of {path.name}: mend its line"
-    elif first <= end and start <= last:  # a column of both would be regressed on itself
-        what = f"choose other columns for cause and effect of {path.name}: mend its line"
-    if what:
-        msg = f"{_META} must {what}"
+    (first, last, start, end), weight = known.get(number, ([0] * 4, 0.0))
+    # A column of both would be regressed on itself.
+    apart = 0 < first <= last < start <= end <= d or 0 < start <= end < first <= last <= d
+    if not apart:
+        what = f"a line for {path.name} with columns of the {d}, other columns for cause and effect"
+        msg = f"{_META} must have {what}: mend it"
         raise DataError(msg)
     cause, effect = data[:, first - 1 : last], data[:, start - 1 : end]
     # x is the variable whose columns come first, so that the answer is not in the order.

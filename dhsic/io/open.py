@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_flag, named_arguments, nearest, shown
+from dhsic._validation import check_choice, check_flag, named_arguments, nearest, shown
 from dhsic.engine.passes import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
@@ -42,10 +42,11 @@ from dhsic.io.tables import (
 )
 from dhsic.io.variables import (
     ColumnChoice,
+    GapTreatment,
     Labels,
+    Missing,
     Variable,
     check_metadata,
-    check_missing,
     holds_columns,
     is_of,
     is_sparse,
@@ -53,7 +54,6 @@ from dhsic.io.variables import (
     marks_of,
     open_stored,
     opened_array,
-    piece_shape,
     unmasked,
     without_missing,
 )
@@ -152,7 +152,7 @@ def open_labelled_data(
     DataError
         There are more or fewer labels than rows.
     """
-    check_missing(missing, pairwise=pairwise)
+    check_choice("missing", missing, get_args(GapTreatment if pairwise else Missing))
     # A group alone is data, whose arrays are the variables.
     if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
         data, variables = variables[0], []
@@ -209,7 +209,7 @@ def _chosen(
     if data is None:
         return variables, names
     if _is_stored(data):
-        return _members(data, variables, every=every), names
+        return open_group(data, variables, every=every), names
     if every and not variables:
         return [data], names
     picked, of_columns = pick_variables(variables, data)
@@ -225,27 +225,15 @@ def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list
             f"path of one or of a CSV or Parquet file, got {type(data).__name__}: leave it out"
         )
         raise InvalidArgumentError(msg)
-    # Names may be numbers and, of pandas, tuples, which texts name all the same.
-    known: dict[str, list[Any]] = {}
-    for key in keys:
-        known.setdefault(str(key), []).append(key)
-    told = str if len(known) == len(keys) else repr  # as `names_of_columns` has it
+    # Keys may be numbers and, of pandas, tuples, which texts name all the same.
+    known = dict(zip(names_of_columns(keys), keys, strict=True))
     picked, names = [], []
     for variable in variables:
         alone = isinstance(variable, str | int) or str(variable) in known
-        listed = [variable] if alone else list_of_columns(variable, known)
-        chosen = []
-        for name in listed:
-            # The name itself, or the only one that is the same as text.
-            if not (alike := known.get(str(name), [])):
-                raise unknown_column(str(name), list(known))
-            exact = [key for key in alike if key == name]
-            if len(alike) > 1 and not exact:
-                got = f"{name!r}, which may be {' or '.join(map(repr, alike))}"
-                msg = f"a column must be named by its key, got {got}: give the key itself"
-                raise InvalidArgumentError(msg)
-            chosen.append((exact or alike)[0])
-        columns = [told(key) for key in chosen]
+        columns = list(map(str, [variable] if alone else list_of_columns(variable, known)))
+        if unknown := [name for name in columns if name not in known]:
+            raise unknown_column(unknown[0], list(known))
+        chosen = [known[name] for name in columns]
         names.append("+".join(columns))
         if not holds_columns(data):
             part = frame[chosen if frame is data else columns]
@@ -327,7 +315,7 @@ def open_sample_data(
     DataError
         There are more or fewer labels than rows, or they are of several kinds.
     """
-    check_missing(missing, pairwise=False)
+    check_choice("missing", missing, get_args(Missing))
     chosen, names = _chosen(samples, names, data)
     opened = open_samples(chosen, names)
     beside = []
@@ -354,9 +342,9 @@ def open_sample_data(
 
 
 def open_group(
-    path: Any, variables: Sequence[str], *, allow_missing_chunks: bool = False
+    path: Any, variables: Sequence[Any], *, allow_missing_chunks: bool = False, every: bool = False
 ) -> list[Variable]:
-    """Open variables of a zarr group.
+    """Open arrays of a zarr group or columns of them, or columns of a table.
 
     Parameters
     ----------
@@ -369,6 +357,8 @@ def open_group(
         ``columns`` lists; of a table ``column``, or ``name=column,column``.
     allow_missing_chunks : bool, optional
         As for `dhsic.stored_array`, of all of them.
+    every : bool, optional
+        Whether no variables stand for all that there are.
 
     Returns
     -------
@@ -383,41 +373,6 @@ def open_group(
     MissingDependencyError
         The library that reads the URL is not installed.
     """
-    opened = _members(path, variables, allow_missing_chunks)
-    names = [source.name for source in opened]
-    if len(opened) < 2 or len(set(names)) != len(names):
-        msg = f"a test needs two or more variables of different names, got {names!r}"
-        raise InvalidArgumentError(msg)
-    return _aligned(opened)
-
-
-def open_group_labels(
-    path: Any, labels: Any, what: str, *, allow_missing_chunks: bool = False
-) -> Variable:
-    """Open labels of rows in a zarr group or a table, as `open_group` variables.
-
-    Those of a list are crossed: rows are alike where all of their labels are.
-    """
-    listed = labels if isinstance(labels, list | tuple) else [str(labels)]
-    with rare_labels_taken():
-        members = _aligned(_members(path, listed, allow_missing_chunks))
-        if len(members) > 1:
-            crossed = [member.read(0, member.shape[0]) for member in members]
-            return open_one(np.concatenate(crossed, axis=1), what)
-    return replace(members[0], name=what)
-
-
-def open_group_samples(
-    path: Any, samples: Sequence[str], *, allow_missing_chunks: bool = False
-) -> list[Variable]:
-    """Open samples in a zarr group, as `open_group` variables, and `open_samples` the samples."""
-    return open_samples(_members(path, samples, allow_missing_chunks))
-
-
-def _members(
-    path: Any, variables: Sequence[Any], allow_missing_chunks: bool = False, *, every: bool = False
-) -> list[Variable]:
-    """Arrays of a group or columns of them, or columns of a table."""
     if is_table(path):
         return open_table_variables(path, variables)
     group = path
@@ -442,19 +397,31 @@ def _members(
     return opened
 
 
+def open_group_labels(
+    path: Any, labels: Any, what: str, *, allow_missing_chunks: bool = False
+) -> Variable:
+    """Open labels of rows in a zarr group or a table, as `open_group` variables.
+
+    Those of a list are crossed: rows are alike where all of their labels are.
+    """
+    listed = labels if isinstance(labels, list | tuple) else [str(labels)]
+    with rare_labels_taken():
+        opened = open_group(path, listed, allow_missing_chunks=allow_missing_chunks)
+    members = _aligned(opened)
+    return replace(members[0], name=what) if len(members) == 1 else side_by_side(what, members)
+
+
 def checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
     """The names that were given, or those that the data have, all different."""
-    # Names of NumPy are a sequence too, and a text is one of letters.
-    listed = np.ndim(names) == 1 if isinstance(names, np.ndarray) else isinstance(names, Iterable)
-    if names is not None and (isinstance(names, str | Mapping) or not listed):
-        msg = f"names must be a sequence of words, one a {what}, got {shown(names)}: give a list"
-        raise InvalidArgumentError(msg)
-    given = names_of(data) if names is None else list(names)
-    words = {str(name) for name in given if isinstance(name, str)}
-    if not len(words) == len(given) == len(data):
+    given = names_of(data) if names is None else names
+    # A text is a sequence of letters, and arrays of NumPy without dimensions have no items.
+    several = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    listed = list(given) if several and getattr(given, "ndim", 1) > 0 else []
+    words = [str(name) for name in listed if isinstance(name, str)]  # of NumPy too
+    if not len(set(words)) == len(listed) == len(data):
         msg = f"names must be {len(data)} different words, one a {what}, got {shown(given)}"
         raise InvalidArgumentError(msg)
-    return [str(name) for name in given]  # of NumPy too
+    return words
 
 
 def _aligned(sources: Sequence[Variable], what: str = "variables") -> list[Variable]:
@@ -527,9 +494,7 @@ def open_one(x: Any, name: str) -> Variable:
     # HDF5 data sets and what else is read by slices; what has DLPack is in memory.
     typed = hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype)
     if typed and not hasattr(x, "__dlpack__"):
-        chunks = getattr(x, "chunks", None)
-        rows = int(chunks[0]) if chunks else None
-        return _checked(Variable(name, x, rows, marks=marks_of(x, name)))
+        return _checked(Variable(name, x, marks=marks_of(x, name)))
     x = _in_memory(x, name)
     # Masked booleans stay such, beside None.
     boolean = x.dtype == bool and np.ma.is_masked(x)
@@ -770,7 +735,6 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     source = Variable(
         name,
         array,
-        int(piece_shape(array)[0]),
         columns,
         kinds=_kinds_said(array.attrs, len(chosen)),
         labels=None if labels is None else tuple(labels[j] for j in chosen),

@@ -46,7 +46,7 @@ from dhsic._validation import (
 from dhsic.engine.passes import INEXACT, LARGEST_EXACT, check_exact, kinds_of
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.urls import METADATA
-from dhsic.io.variables import Missing, Variable, check_missing, is_of
+from dhsic.io.variables import Missing, Variable, is_of
 from dhsic.io.zarr_output import (
     OnRowsWritten,
     WrittenColumn,
@@ -262,17 +262,20 @@ class Reading:
             msg = f"encoding must name one of text, as 'utf-8' or 'latin-1', got {got}"
             raise InvalidArgumentError(msg) from None
         for name in ("na_values", "categorical", "numeric"):
-            words = getattr(self, name)
-            listed = isinstance(words, Sequence) and not isinstance(words, str)
-            if not listed or not all(isinstance(word, str) for word in words):
-                msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
-                raise InvalidArgumentError(msg)
+            _check_words(name, getattr(self, name))
         # The decimal sign of a CSV file is that of all its columns.
         unread = [name for name in self.notation.signs if name == "thousands" or not is_csv(path)]
         if unread and not self.numeric:
             what = f"{unread[0]} is read in the columns of numeric, got none"
             msg = f"{what}: name them, as numeric=['price']"
             raise InvalidArgumentError(msg)
+
+
+def _check_words(name: str, words: Any) -> None:
+    listed = isinstance(words, Sequence) and not isinstance(words, str)
+    if not listed or not all(isinstance(word, str) for word in words):
+        msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
+        raise InvalidArgumentError(msg)
 
 
 # --- rows of CSV
@@ -700,12 +703,9 @@ def _partition_values(texts: Sequence[str | None]) -> Any:
     import pyarrow as pa
 
     plain = [None if text in (None, _NO_VALUE) else unquote(text) for text in texts]
-    for type_ in (pa.int64(), pa.float64()):
-        try:
-            return pa.array(plain, pa.string()).cast(type_)
-        except pa.ArrowInvalid:
-            continue
-    return pa.array(plain, pa.string())
+    values = pa.array(plain, pa.string())
+    numbers, stray = numbers_of_text(values, USUAL)
+    return values if stray.any() else pa.array(numbers, from_pandas=True)
 
 
 def _common_schema(path: Path, files: Sequence[Path], schemas: Sequence[Any]) -> Any:
@@ -1292,16 +1292,15 @@ class _Encoder:
 
 
 def _check_options(variables: Variables, missing: str) -> None:
-    check_missing(missing, pairwise=False)
+    check_choice("missing", missing, get_args(Missing))
     if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
         got = shown(variables)
         msg = f"variables must be a dictionary, from a name to a list of columns, got {got}"
         raise InvalidArgumentError(msg)
     for name, columns in variables.items():
-        listed = isinstance(columns, Sequence) and not isinstance(columns, str) and len(columns)
-        if not listed or not all(isinstance(column, str) for column in columns):
-            got = shown(columns)
-            msg = f"variable {name!r} needs a list of names of one or more columns, got {got}"
+        _check_words(f"columns of variable {name!r}", columns)
+        if not columns:
+            msg = f"variable {name!r} needs one column or more, got none: name them"
             raise InvalidArgumentError(msg)
         if repeated := sorted(c for c, times in Counter(columns).items() if times > 1):
             got = ", ".join(repeated)
@@ -1403,8 +1402,7 @@ def encode(values: NDArray[Any], data_name: str) -> Variable:
         try:
             numbers = plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
         except OverflowError:  # Python's whole numbers have no end
-            remedy = "divide by a power of ten, or take logarithms, before"
-            msg = f"{data_name} must hold numbers between -1.8e308 and 1.8e308: {remedy}"
+            msg = f"{data_name} has {INEXACT}"
             raise DataError(msg) from None
         check_whole(listed, numbers, data_name)
         return Variable(data_name, numbers)
@@ -1646,6 +1644,7 @@ def as_frame(x: Any) -> Any:
     elif arrow is not None and isinstance(x, arrow.Array):
         x = arrow.chunked_array([x])
     if arrow is not None and isinstance(x, arrow.Table):
+        names_of_columns(x.schema.names)  # a name that is there twice is refused
         x = x.drop_columns(index_of_pandas(x.schema, named=False))
         for at in map(x.schema.get_field_index, categories_of_pandas(x.schema)):
             x = x.set_column(at, x.schema.names[at], x.column(at).dictionary_encode())
@@ -1653,11 +1652,7 @@ def as_frame(x: Any) -> Any:
     if pandas is not None and isinstance(x, pandas.DataFrame):
         # Names may be numbers or tuples, which narwhals does not select by.
         x = x.set_axis(names_of_columns(x.columns), axis=1)
-    try:
-        frame = nw.from_native(x, pass_through=True, allow_series=True)
-    except nw.exceptions.DuplicateError as error:
-        msg = f"columns of a data frame must have different names ({error}): rename them"
-        raise DataError(msg.replace("\n", " ")) from error
+    frame = nw.from_native(x, pass_through=True, allow_series=True)
     if isinstance(frame, nw.LazyFrame):
         msg = f"a {type(x).__name__} is not computed yet: call .collect() on it first"
         raise DataError(msg)
@@ -1665,10 +1660,18 @@ def as_frame(x: Any) -> Any:
 
 
 def names_of_columns(keys: Iterable[Any]) -> list[str]:
-    """Name columns by text: of 1 and "1", which are alike as such, by what Python writes."""
-    listed = list(keys)
-    names = [str(key) for key in listed]
-    return names if len(set(names)) == len(names) else [repr(key) for key in listed]
+    """Name columns by text.
+
+    Raises
+    ------
+    DataError
+        Two have the same name as text, as 1 and "1".
+    """
+    names = list(map(str, keys))
+    if len(set(names)) < len(names):
+        msg = f"columns must have different names as text, got {shown(list(keys))}: rename them"
+        raise DataError(msg)
+    return names
 
 
 def categories_of_pandas(schema: Any) -> list[str]:

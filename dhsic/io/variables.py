@@ -24,13 +24,13 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise, product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._files import check_regular
-from dhsic._validation import check_choice, shown
+from dhsic._validation import shown
 from dhsic.engine.graph import pickled, unpacked
 from dhsic.engine.passes import (
     Gaps,
@@ -48,7 +48,7 @@ from dhsic.engine.passes import (
 from dhsic.engine.runtime import GRAPH_PLACE, graphs_on
 from dhsic.engine.session import Inventory, Stamp
 from dhsic.engine.units import format_bytes
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MemoryBudgetError
+from dhsic.errors import DataError, DhsicError, MemoryBudgetError
 from dhsic.io.urls import METADATA, StorageError, failure_of, is_url, storage_error
 
 ColumnChoice = tuple[int, ...] | None
@@ -73,8 +73,7 @@ _VIEWS = {"crc32c", "transpose"}  # of what is there already
 _LARGEST_SHARD = 32 * 2**20
 # Those of zarr and numcodecs whose format has a checksum; zstd has one where it is asked for.
 _CHECKED = ("adler32", "bz2", "crc32", "crc32c", "fletcher32", "gzip", "lzma", "zlib")
-_FOLDER = Stamp(0, "folder")
-_PIPE = Stamp(0, "pipe")
+_NO_FILE = Stamp(0, "folder or pipe")
 _STAMP_KEYS = (
     "ETag",
     "etag",
@@ -113,8 +112,6 @@ class Variable:
     array : array-like, shape (n,) or (n, d)
         An array of NumPy, sparse rows of SciPy, a Dask array of known chunks (n, d), or what has
         `shape`, `dtype`, `ndim` and slicing and is pickled by reference: zarr, HDF5, a lazy xarray.
-    stored_rows : int, optional
-        Rows that are stored together, of an array in storage.
     columns : tuple of int, optional
         The columns that make the variable; all where not given.
     kinds : tuple of {"number", "boolean", "category"}, optional
@@ -133,7 +130,6 @@ class Variable:
 
     name: str
     array: Any
-    stored_rows: int | None = None
     columns: ColumnChoice = None
     kinds: tuple[ValueKind, ...] | None = None
     labels: tuple[str, ...] | None = None
@@ -172,10 +168,14 @@ class Variable:
             return self.whole.shape[1] * (8 if self.marks else item)
         return self.shape[1] * item
 
-    @property
+    @cached_property
     def chunk_rows(self) -> int | None:
         """Rows that are stored together, or of the largest chunk of a graph."""
-        return int(max(self.array.chunks[0])) if self.place == "graph" else self.stored_rows
+        if self.place == "graph":
+            return int(max(self.array.chunks[0]))
+        of_others = getattr(self.array, "chunks", None)  # as of HDF5
+        chunks = piece_shape(self.array) if is_zarr(self.array) else of_others
+        return int(chunks[0]) if chunks else None
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1; not of Dask arrays, whose blocks are computed by the graph."""
@@ -248,7 +248,7 @@ class Variable:
 
     @property
     def _step(self) -> int:
-        return self.stored_rows or _TAKE_ROWS
+        return self.chunk_rows or _TAKE_ROWS
 
     @property
     def whole(self) -> Variable:
@@ -289,7 +289,7 @@ class Variable:
             return rows * self.row_bytes if self.place == "graph" else 0
         # Values before they are unpacked, and where each of the marks is.
         marked = 0 if self.marks is None else 12 + len(self.marks.fills)
-        decoded = _decoding_bytes(self.array, self.stored_rows, rows)
+        decoded = _decoding_bytes(self.array, self.chunk_rows, rows)
         return decoded + rows * self.whole.shape[1] * marked
 
     @property
@@ -471,7 +471,7 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
         for stamp in (stamp for stamp in across if stamp and stamp.mark and not stamp.size):
             start = sizes[0] * number
             last = min(start + sizes[0], array.shape[0]) - 1
-            got = f"a {stamp.mark}" if stamp in (_FOLDER, _PIPE) else "an empty or cut off one"
+            got = f"a {stamp.mark}" if stamp == _NO_FILE else "an empty or cut off one"
             what = f"stored chunk {number} along the rows of variable {name!r}"
             remedy = "write it again, or take an intact copy of the data"
             msg = f"{what} must be a file, not {got}, for rows {start} to {last}: {remedy}"
@@ -556,9 +556,9 @@ def _local_stamps(root: str, name: str, *, blosc: bool) -> Stamps:
                 if os.path.exists(path):  # of a link, what it leads to
                     told = os.stat(path)
                     stamp = Stamp(told.st_size, str(told.st_mtime_ns))
-                    kinds = {stat.S_IFREG: stamp, stat.S_IFDIR: _FOLDER}
-                    stamps[path[start:]] = kinds.get(stat.S_IFMT(told.st_mode), _PIPE)
-                    if blosc and stat.S_ISREG(told.st_mode):
+                    is_file = stat.S_ISREG(told.st_mode)
+                    stamps[path[start:]] = stamp if is_file else _NO_FILE
+                    if blosc and is_file:
                         with open(path, "rb") as file:
                             length = int.from_bytes(file.read(16)[12:], "little")
                         if length > told.st_size:
@@ -640,7 +640,7 @@ def _absent_within(array: Any, shards: Sequence[ChunkPlace]) -> Iterator[tuple[i
 # --- memory that decoding takes
 
 
-def _decoding_bytes(array: Any, stored_rows: int | None, rows: int) -> int:
+def _decoding_bytes(array: Any, chunk_rows: int | None, rows: int) -> int:
     """Bytes besides the result of a read of an array that touches pieces of so many rows.
 
     The pieces that are read are chunks, or whole shards where these are small.
@@ -650,14 +650,14 @@ def _decoding_bytes(array: Any, stored_rows: int | None, rows: int) -> int:
     array : array-like
         With `shape` and `dtype`; of one that is no zarr array, rows are taken to come through a
         buffer.
-    stored_rows : int or None
+    chunk_rows : int or None
         Rows that are stored together.
     rows : int
         Rows of the pieces.
     """
     item = int(np.dtype(array.dtype).itemsize)
     if not is_zarr(array):
-        buffer = item * (stored_rows or 0) * math.prod(array.shape[1:])
+        buffer = item * (chunk_rows or 0) * math.prod(array.shape[1:])
         return 2 * buffer if rows else 0
     import zarr
 
@@ -1030,11 +1030,9 @@ def _lazy_parts(source: Source, bounds: Sequence[int]) -> list[Any]:
         different = sorted(set(bounds))
         parts = dict(zip(pairwise(different), source.lazy(different), strict=True))
         return [parts.get(span) for span in spans]
-    if source.place == "memory":
-        return [source.read(*span) if span[0] < span[1] else None for span in spans]
     from dask import delayed
 
-    read = delayed(source.read, pure=False)
+    read = source.read if source.place == "memory" else delayed(source.read, pure=False)
     return [read(*span) if span[0] < span[1] else None for span in spans]
 
 
@@ -1423,24 +1421,6 @@ def count_gaps(source: Source) -> Gaps:
         msg = f"variable {source.name!r} has no value in column {column}: leave it out"
         raise DataError(msg)
     return Gaps(rows, tuple(values.tolist()))
-
-
-def check_missing(missing: str, *, pairwise: bool) -> None:
-    """Refuse what is no treatment, or none of the function that was called.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Says where "pairwise" can be used.
-    """
-    if isinstance(missing, str) and missing == "pairwise" and not pairwise:
-        msg = (
-            "missing='pairwise' is for independence_test, hsic, plan, dependence_matrix, lag_scan, "
-            "rank_features, plan_ranking and select_features, got it in another function: take "
-            "'drop', or fill the gaps"
-        )
-        raise InvalidArgumentError(msg)
-    check_choice("missing", missing, get_args(GapTreatment if pairwise else Missing))
 
 
 def _counts(block: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp], NDArray[np.intp]]:

@@ -481,22 +481,34 @@ def test_a_folder_of_folders_of_parquet__is_told_so_where_they_lie_near(tmp_path
 
 
 STRATA = np.arange(N) % 2
-KEYED = {1: X[:, 0], "1": X[:, 1], 0.5: CODES, "y": Y, 7: STRATA}
+KEYED = {1: X[:, 0], "b": X[:, 1], 0.5: CODES, "y": Y, 7: STRATA}
 
 
-@pytest.mark.parametrize(
-    "data", [KEYED, pd.DataFrame(KEYED), dd.from_pandas(pd.DataFrame(KEYED), npartitions=2)]
-)
-def test_columns__are_found_by_their_keys_first(data):
-    for name, key in ((1, 1), ("1", "1"), ([0.5], 0.5), ([np.int64(1)], 1)):
+def forms_of(columns):
+    table = pd.DataFrame(columns)
+    return columns, table, dd.from_pandas(table, npartitions=2)
+
+
+@pytest.mark.parametrize("data", forms_of(KEYED))
+def test_columns__are_found_by_their_keys_and_by_their_text(data):
+    for name, key in ((1, 1), ("1", 1), ([0.5], 0.5), ([np.int64(1)], 1), (["b"], "b")):
         found = dhsic.hsic(name, "y", data=data, rng=0)
         assert found.estimate == pytest.approx(dhsic.hsic(KEYED[key], Y, rng=0).estimate)
     test = partial(dhsic.independence_test, rng=0)
     assert test(1, "y", data=data, strata=7).pvalue == test(X[:, 0], Y, strata=STRATA).pvalue
     together = dhsic.hsic(data, rng=0)
-    assert [v.name for v in together.variables][:2] == ["1", "'1'"]
-    with pytest.raises(DataError, match="must have different names as text"):
-        dhsic.rank_features(target="y", data=data)
+    assert [v.name for v in together.variables][:2] == ["1", "b"]
+
+
+@pytest.mark.parametrize("data", forms_of({1: X[:, 0], "1": X[:, 1], "y": Y}))
+def test_columns__that_are_alike_as_text_are_refused(data):
+    for ask in (
+        lambda: dhsic.hsic("1", "y", data=data),
+        lambda: dhsic.hsic(data, Y),
+        lambda: dhsic.rank_features(target="y", data=data),
+    ):
+        with pytest.raises(DataError, match=r"must have different names as text.*rename them"):
+            ask()
 
 
 # Flags of a text file are categories, which have no residuals.

@@ -243,12 +243,13 @@ def test_rows__written_after_the_metadata_were_consolidated_count(door, zarr_for
 
 
 @pytest.mark.parametrize("allow", [False, True])
-@pytest.mark.parametrize(("make", "told"), [(os.mkdir, "not a folder"), (os.mkfifo, "not a pipe")])
-def test_folder_or_pipe__in_the_place_of_a_chunk_is_refused(make, told, allow, paths):
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_folder_or_pipe__in_the_place_of_a_chunk_is_refused(make, allow, paths):
     lose(paths[0])
     make(f"{paths[0]}/c/1/0")
     source = dhsic.stored_array(paths[0], allow_missing_chunks=allow)
-    with pytest.raises(DataError, match=f"chunk 1 along the rows of variable 'x' must be .*{told}"):
+    told = "chunk 1 along the rows of variable 'x' must be a file, not a folder or pipe"
+    with pytest.raises(DataError, match=told):
         dhsic.plan(source, paths[1])
 
 
