@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -63,24 +63,20 @@ class Bar:
         self.spinner: Any = ""
         self._clock = clock
         self._what = ""
-        self._shown: tuple[str, Mapping[str, Any]] | None = None
 
-    def begin(self, what: str, total: int | None = None, unit: Unit = "rows") -> None:
-        """Start another piece of work, of so many rows or other units where that is known."""
-        now = self._clock()
-        self._what = ""
-        self.position = Position(name=what, began=now, unit=unit, amount=total, heard=now)
+    def begin(
+        self, what: str, total: int | None = None, unit: Unit = "rows", done: int = 0
+    ) -> None:
+        """Start another piece of work, of so many rows or other units where that is known.
+
+        What is done already took no time that was seen here.
+        """
+        now, self._what = self._clock(), ""
+        self.position = Position(what, now, unit, total, done, resumed=done, heard=now)
 
     def at(self, amount: int) -> None:
         """Say how much is done."""
         self.position = replace(self.position, done=amount, heard=self._clock())
-
-    def show(self, name: str, progress: Mapping[str, Any]) -> None:
-        """Show how far a pass of another process is, from what its journal says of it."""
-        if (name, progress) != self._shown:
-            self._shown = name, dict(progress)
-            self._what, self.workers = "", lambda: progress.get("workers")
-            self.position = Position.read(name, progress, self._clock())
 
     def listen(self, what: str = "") -> Callable[[Event], None]:
         """A listener of the events of a run, with words to put before them."""
