@@ -9,7 +9,6 @@ another kind. The library of the kind checks everything else.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import logging
 import math
 import os
@@ -154,8 +153,7 @@ def _quantity(amount: str) -> float:
     return float(amount.removesuffix(unit)) * _UNITS[unit]
 
 
-def _count(name: str, value: Any) -> int:
-    return check_integer(name, value, minimum=1)
+_count = partial(check_integer, minimum=1)
 
 
 def _workers(name: str, value: Any) -> Any:
@@ -612,10 +610,7 @@ class ClusterSpec(_Section):
             refuse(
                 "a cluster", "a mapping", description, "begin with 'kind: local' or another kind"
             )
-        if "kind" not in description:
-            msg = f"a cluster must have a kind: add 'kind: ' and one of {', '.join(_KINDS)}"
-            raise InvalidArgumentError(msg)
-        kind = check_choice("kind", description["kind"], _KINDS)
+        kind = check_choice("kind", description.get("kind"), _KINDS)
         name = _section_of(kind)
         _check_keys(f"a cluster of the kind {kind}", description, (*_COMMON, *[kind] * bool(name)))
         # A number alone would be bytes, and is meant as GiB.
@@ -764,21 +759,19 @@ for _tag, _pattern, _first in (
 
 
 def _load_yaml(file: str) -> Any:
-    what = "the file of a cluster"
     try:
         check_regular(file)
         if os.path.getsize(file) > _LARGEST_FILE:
-            raise OSError(errno.EFBIG, "it is larger than 1 MiB")
+            msg = "it is larger than 1 MiB"
+            raise ValueError(msg)
         with open(file, encoding="utf-8") as stream:
             return yaml.load(stream, Loader=_Loader)
-    except (OSError, UnicodeDecodeError, yaml.reader.ReaderError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        msg = f"{what} cannot be read ({reason}): give a YAML file"
-        raise InvalidArgumentError(msg) from error
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        mark, reason = (getattr(error, name, None) for name in ("problem_mark", "problem"))
+    except (OSError, yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f" in line {mark.line + 1}"
-        msg = f"{what} must be YAML, and is not{place}: {reason or type(error).__name__}"
+        said = (getattr(error, name, None) for name in ("strerror", "problem", "reason"))
+        reason = next(filter(None, said), error)
+        msg = f"the file of a cluster must be YAML, and cannot be read{place}: {reason}"
         raise InvalidArgumentError(msg) from error
 
 
