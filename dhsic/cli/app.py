@@ -83,7 +83,8 @@ from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Control
 from dhsic.pairwise import PAIR_COLUMNS
-from dhsic.results import IndependenceTestResult, aligned, decision, pvalue_text
+from dhsic.report import texts_of
+from dhsic.results import aligned, decision
 from dhsic.sensitivity import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 
@@ -690,20 +691,12 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
                     client=client,
                     progress=bar.listen(f"{name}: "),
                 )
-    texts: dict[str, Callable[[IndependenceTestResult], str]] = {
-        "estimator": lambda r: r.estimator,
-        "statistic": lambda r: f"{r.statistic:.4g}",
-        "under the null": lambda r: f"{r.null_distribution.mean():.4g}, {r.null} mean",
-        "p-value": lambda r: pvalue_text(r.pvalue, r.pvalue_error, len(r.null_distribution)),
-        "independence": lambda r: decision(r, _ALPHA),
-        "time": lambda r: f"{r.seconds:.1f} s",
-    }
-    # Of a p-value the number alone, without its error.
-    lines = [
-        [label, *(text(r).partition(" (")[0] for r in results.values())]
-        for label, text in texts.items()
+    rows = [
+        {"data": name, **one.records()[0], "independence": decision(one, _ALPHA)}
+        for name, one in results.items()
     ]
-    print_columns(["", *(f"{name} data" for name in results)], lines)
+    shown = ("data", "method", "statistic", "p_value", "seconds", "independence")
+    print_columns(*texts_of(rows, shown))
     if keep is not None:
         click.echo(
             f"\nTry: dhsic test {keep / 'dependent.zarr'} --variable features --variable year"

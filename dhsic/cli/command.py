@@ -35,7 +35,6 @@ from uuid import uuid4
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from dhsic._files import disk_errors, is_terminal, parse_json, write_whole
 from dhsic._progress import progress_bar
@@ -71,8 +70,7 @@ from dhsic.io.tables import is_table, text_of_columns
 from dhsic.io.urls import Folder, is_url, redacted
 from dhsic.io.variables import Variable
 from dhsic.io.zarr_output import check_new_group
-from dhsic.kernels import Candidates, Grid
-from dhsic.kernels.grid import grid_fields, is_grid
+from dhsic.kernels.grid import is_grid
 from dhsic.plots import figure_of
 from dhsic.ranking import usable_columns
 from dhsic.report import MemoryUse, Run, check_report, write_report
@@ -169,19 +167,6 @@ class MethodText(click.ParamType):  # type: ignore[type-arg]  # generic from cli
         """What may stand before the fields."""
         return ["auto", *self._names] if isinstance(self._names, Mapping) else list(self._names)
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Names that begin so, and fields behind a name."""
-        load_plugins()
-        name, colon, text = incomplete.partition(":")
-        if not colon:
-            return [CompletionItem(known) for known in self.names if known.startswith(name)]
-        before, comma, begun = text.rpartition(",")
-        fields = fields_of_method(method_of_name(self.argument, name))
-        head = f"{name}:{before}{comma}"
-        return [CompletionItem(f"{head}{field}=") for field in fields if field.startswith(begun)]
-
 
 class NewFile(click.ParamType):  # type: ignore[type-arg]
     """A file to write; what could not be written after a run is refused before it.
@@ -202,22 +187,15 @@ class NewFile(click.ParamType):  # type: ignore[type-arg]
     ) -> Path | str:
         """The path."""
         if value == STDERR and self._stream:
-            return str(value)
-        if not value or value == STDERR:
-            other = ", or - for stderr" if self._stream else f"; got {value!r}"
-            self.fail(f"give the name of a file{other}", param, ctx)
-        path, wrong = Path(value).resolve(), ""
-        try:
-            if path.exists() and not path.is_file():
-                wrong = f"give the name of a file; {path} is not one"
-            elif not path.parent.is_dir():
-                wrong = f"the folder {path.parent} does not exist: create it first"
-            elif not os.access(path.parent, os.W_OK):
-                wrong = f"the folder {path.parent} cannot be written to: choose another"
-        except OSError as error:
-            wrong = f"{str(path)!r} cannot name a file ({error.strerror}): give another name"
-        if wrong:
-            self.fail(wrong, param, ctx)
+            return STDERR
+        path = Path(value).resolve()
+        if value == STDERR or (os.path.exists(path) and not path.is_file()):
+            other = ", or - for stderr" if self._stream else ""
+            self.fail(f"give the name of a file{other}; got {value!r}", param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"the folder {path.parent} does not exist: create it first", param, ctx)
+        if not os.access(path.parent, os.W_OK):
+            self.fail(f"the folder {path.parent} cannot be written to: choose another", param, ctx)
         return path
 
 
@@ -587,20 +565,11 @@ def read_kernels(specs: Sequence[str], names: Sequence[str]) -> Any:
     usual = chosen.pop("", None)
     if not chosen or list(names) == ["values"]:
         return usual if usual is not None else chosen["values"]
-    each = [chosen.get(name, usual) for name in names]
-    if usual is None or not is_grid(usual):
-        return each
-    fields = grid_fields(usual)
-    kernels, factors = fields.pop("kernels", None), fields.pop("factors", None)
-    candidates = [
-        Candidates(
-            tuple(chosen[name].split("|")), factors or (None if "|" in chosen[name] else (1.0,))
-        )
-        if name in chosen
-        else Candidates(kernels, factors)
-        for name in names
-    ]
-    return Grid(tuple(candidates), **fields)
+    if is_grid(usual or ""):
+        named = ", ".join(chosen)
+        msg = f"--kernel {usual} has the kernels of all variables: drop it, or those of {named}"
+        raise click.UsageError(msg)
+    return [chosen.get(name, usual) for name in names]
 
 
 def column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]]:
@@ -1075,9 +1044,7 @@ def code_of(function: Callable[..., Any], options: Options, request: Request) ->
     body = "\n".join([*lines, called, variables, *arguments, ")", "print(result)"])
     openers = f"{opener}, open_group_labels" if labels else opener
     cluster = "" if request.cluster is None else _CLUSTER
-    # A grid beside kernels of single variables is a value; all else is text and numbers.
-    grid = "from dhsic.kernels import Candidates, Grid\n" if "=Grid(" in body else ""
-    return f"import {module}\n{grid}from dhsic.io.open import {openers}\n\n{cluster}{body}\n"
+    return f"import {module}\nfrom dhsic.io.open import {openers}\n\n{cluster}{body}\n"
 
 
 # --- the journal of a command, as JSON lines

@@ -157,8 +157,6 @@ OPTIONS = {
         "--kernel 'grid:factors=0.5|1,combine=all'": {"grid.combinations.#": 4},
         "--kernel 'grid:factors=0.5|2,combine=matched'": {"grid.combinations.#": 2},
         "--kernel grid:aggregate=min-p": {"grid.aggregate": "min-p"},
-        "--kernel grid --kernel x=imq": {"grid.combinations.#": CHANGED},
-        "--kernel 'x=gaussian|imq' --kernel grid:reference_share=0": {"grid.reference_share": 0.0},
         "--missing drop --variable gap": {"dropped": 1, "n": 299},
         "--missing pairwise --variable gap": {"missing": [0, 0, 1]},
         "--weights weight": {"null_reason": "the limit law for independent draws with"},
@@ -451,7 +449,6 @@ REPORTS = {
     f"{TEST} --estimator rff-hsic --kernel gaussian:0.5 --null gamma": "result",
     f"{TEST} --kernel 'grid:factors=0.5|1,combine=all' --groups fives --null shifts:99": "result",
     f"{TEST} --strata label --strata fives --kernel 'x=gaussian|imq'": "result",
-    f"{TEST} --kernel grid --kernel 'x=gaussian|imq'": "result",
     f"{TEST} --estimator dcov --null spectral --precision float32 --threads 1": "result",
     f"{TEST} --weights weight": "result",
     f"{MAP} --estimator rff-hsic:40 --of estimate --wrt x": "result",
@@ -737,16 +734,6 @@ def test_methods__are_listed_with_their_fields(invoke):
     assert "nu=0.5\n  length " in invoke("methods matern12").stdout
     assert "combine          auto|all|matched  " in invoke("methods grid").stdout
     assert "did you mean 'gaussian'" in invoke("methods gausian").stderr
-
-
-def test_completion__knows_names_and_fields(invoke):
-    for begun, found in {
-        "nystrom-h": "nystrom-hsic",
-        "nystrom-m:9,pa": "nystrom-m:9,pairing=",
-    }.items():
-        words = {"COMP_WORDS": f"dhsic test d --estimator {begun}", "COMP_CWORD": "4"}
-        done = invoke("", env={"_DHSIC_COMPLETE": "bash_complete", **words}, prog_name="dhsic")
-        assert f"plain,{found}\n" in done.stdout
 
 
 def test_process__is_left_as_it_was(invoke):
