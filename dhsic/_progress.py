@@ -39,14 +39,6 @@ _PAGE_SECONDS = 0.25  # between two changes of a notebook's page
 _WITHIN: ContextVar[bool] = ContextVar("within", default=False)  # a function that shows progress
 _SHOWN = threading.Lock()  # one bar at a time
 
-_NOUNS: dict[Unit, tuple[str, str]] = {
-    "rows": ("rows", "blocks"),
-    "pairs of rows": ("pairs", "pairs of blocks"),
-    "resamples": ("resamples", "ranges"),
-    "variables": ("variables", "ranges"),
-    "blocks of pairs": ("blocks", "ranges"),
-}
-
 
 class Bar:
     """Progress of a run: a line with a bar, and a line of numbers.
@@ -99,14 +91,14 @@ class Bar:
             when = f"{100 * at.done // at.amount:3d}%  {_duration(left)} left"
         numbers = list[str]()
         if at.amount is not None:
-            workers, (counted, part_name) = self.workers(), _NOUNS[at.unit]
+            workers = self.workers()
             numbers = [
                 f"{at.done:,} of {at.amount:,} {at.unit}",
                 # A rate over less than a part would be a guess.
-                f"{at.rate:,.{0 if at.rate >= 10 else 2}f} {counted}/s" if at.rate else "",
+                f"{at.rate:,.{0 if at.rate >= 10 else 2}f} {at.unit}/s" if at.rate else "",
                 "" if workers is None else format_count(workers, "worker"),
                 f"{format_bytes(at.byte_rate)}/s" if at.byte_rate else "",
-                f"{at.parts_done:,} of {at.parts:,} {part_name}" if at.parts else "",
+                f"{at.parts_done:,} of {at.parts:,} blocks" if at.parts else "",
                 f"{at.resumed:,} were done before" if at.resumed else "",
             ]
         return f"{self._what}{at.name}{number}", when, ", ".join(filter(None, numbers))
