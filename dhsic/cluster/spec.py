@@ -81,15 +81,6 @@ def _text(
     return text
 
 
-# A word that enters a job script: no space, quote or semicolon, which would end it.
-_word = partial(
-    _text,
-    pattern=r"[A-Za-z0-9_][A-Za-z0-9_.,:@/+=%\[\]-]*",
-    requirement="one plain word",
-    remedy="use letters, digits and _.,:@/+=%[]-, and begin with a letter or digit",
-)
-
-
 def _path(name: str, value: Any) -> str:
     """The whole path of a file or folder of this machine, whose variables are set here."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -352,12 +343,12 @@ class JobQueue(_Section):
     8
     """
 
-    queue: str | None = _checked(_word, None)
-    account: str | None = _checked(_word, None)
-    name: str | None = _checked(_word, None)
+    queue: str | None = None
+    account: str | None = None
+    name: str | None = None
     walltime: str = _checked(_walltime, "01:00:00")
-    interface: str | None = _checked(_word, None)
-    host: str | None = _checked(_word, None)
+    interface: str | None = None
+    host: str | None = None
     log_directory: str | None = _checked(plain_path, None)
     local_directory: str | None = _checked(_node_path, None)
     shared_directory: str | None = _checked(plain_path, None)
@@ -880,7 +871,7 @@ def queue_class(kind: str) -> Any:
 def job_arguments(spec: ClusterSpec, security: Any) -> dict[str, Any]:
     """Arguments of the cluster of dask-jobqueue.
 
-    Everything that enters a job script is quoted or is plain by the checks of `JobQueue`.
+    Paths that enter a job script are quoted or plain; every other text has one line.
     """
     jobs = spec.jobs
     assert jobs is not None

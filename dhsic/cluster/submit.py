@@ -32,7 +32,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from dhsic._files import parse_json, write_whole
+from dhsic._files import disk_errors, parse_json, write_whole
 from dhsic._validation import nearest
 from dhsic.cluster.spec import (
     ClusterSpec,
@@ -175,11 +175,11 @@ class SubmittedRun:
 
         Raises
         ------
-        ClusterError
+        DataError
             The disk refuses.
         """
         facts = {key: getattr(self, key) for key in _FACTS} | {"format": _FORMAT}
-        try:
+        with disk_errors(self.folder):
             # For the user alone: commands name data, and the description of a cluster names hosts.
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700)
@@ -189,12 +189,6 @@ class SubmittedRun:
             self.script.write_text(text, "utf-8")
             # Last: who lists runs leaves out a folder without it.
             (self.folder / "run.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
-        except OSError as error:
-            msg = (
-                f"--runs must be a folder that can be written to, got {self.folder.parent}: "
-                f"{error.strerror or error}"
-            )
-            raise ClusterError(msg) from error
 
 
 def job_in(folder: Path) -> str | None:
@@ -414,8 +408,8 @@ def submit_run(run: SubmittedRun, text: str) -> str:
 
     Raises
     ------
-    ClusterError
-        The queue refuses.
+    ClusterError, DataError
+        The queue refuses, or the disk.
     """
     queue, job = QUEUES[run.where], ""
     words = queue["sweep"] if run.each else queue["submit"]
