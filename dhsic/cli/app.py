@@ -27,7 +27,7 @@ import numpy as np
 from click import IntRange
 
 import dhsic
-from dhsic._files import NO_STREAM, is_terminal
+from dhsic._files import NO_STREAM, disk_errors, is_terminal
 from dhsic._progress import progress_bar
 from dhsic._validation import (
     fields_of_method,
@@ -69,7 +69,7 @@ from dhsic.cli.submit import cancel, result, runs, status, submit
 from dhsic.cluster import local_cluster, processors
 from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint
 from dhsic.engine.units import format_bytes
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError, brief_message, printable
+from dhsic.errors import DataError, DhsicError, brief_message, printable
 from dhsic.estimators.choose import ESTIMATORS, nulls_of
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import read_pairs
@@ -244,16 +244,13 @@ def _show_map(result: Any, options: Options) -> None:
 
 
 def _show_ranking(result: Any, options: Options) -> None:
-    lines = result.summary()
-    print_summary(lines)
     print_columns(*result.table(options["top"]))
     alpha, control, top = options["alpha"], options["control"], options["top"]
     # The same level and control as in the table above, of all columns and not only those shown.
     rejected = result.rejected(alpha, control)
     listed = ", ".join(rejected[:top]) + (", ..." if len(rejected) > top else "")
     found = f"{len(rejected):,} of {len(result.features):,} at level {alpha:g} by {control}"
-    width = max(len(label) for label, _ in lines)
-    print_summary([("found", f"{found}{f': {listed}' if rejected else ''}")], width)
+    print_summary([*result.summary(), ("found", f"{found}{f': {listed}' if rejected else ''}")])
 
 
 def _show_decision(result: Any, options: Options) -> None:
@@ -656,11 +653,8 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
     with ExitStack() as stack:
         # A temporary folder goes also where a test fails or is interrupted.
         folder = keep or Path(stack.enter_context(TemporaryDirectory(prefix="dhsic-demo-")))
-        try:
+        with disk_errors(folder):
             folder.mkdir(exist_ok=True)
-        except OSError as error:
-            msg = f"--keep must be a folder or a new one in an existing one, got {keep}: {error}"
-            raise InvalidArgumentError(msg) from error
         # Said once the folder is there: what is refused prints nothing but why.
         click.echo(f"{rows:,} rows, {features:,} features and a year; worker processes: {workers}")
         bar = stack.enter_context(progress_bar())
@@ -691,12 +685,12 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
                     client=client,
                     progress=bar.listen(f"{name}: "),
                 )
-    rows = [
+    records = [
         {"data": name, **one.records()[0], "independence": decision(one, _ALPHA)}
         for name, one in results.items()
     ]
     shown = ("data", "method", "statistic", "p_value", "seconds", "independence")
-    print_columns(*texts_of(rows, shown))
+    print_columns(*texts_of(records, shown))
     if keep is not None:
         click.echo(
             f"\nTry: dhsic test {keep / 'dependent.zarr'} --variable features --variable year"

@@ -30,7 +30,7 @@ from dhsic.kernels.wrap import FORMS
 XY = "--variable x --variable y"
 TEST = f"test data.zarr {XY}"
 QUICK = f"{TEST} --kernel gaussian --resamples 50"
-NYSTROM = f"{QUICK} --estimator nystrom-m"
+NYSTROM = f"{TEST} --kernel gaussian --null shifts:50 --estimator nystrom-m"
 RFF = f"{QUICK} --estimator rff-hsic"
 NFSIC = f"{TEST} --estimator nfsic --kernel gaussian"
 DCOV = f"{TEST} --estimator dcov"
@@ -712,10 +712,10 @@ def test_exclude__is_not_ignored(line, words, files, invoke):
     assert words in done.stderr
 
 
-def test_resamples__of_a_null_without_replicates_are_refused(files, invoke):
+def test_resamples__beside_a_null_with_fields_are_refused(files, invoke):
     done = invoke(f"{QUICK} --estimator block-hsic --null normal:direct")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "--resamples needs a null with replicates, and 'normal' draws none" in done.stderr
+    assert "n_resamples must be left out where null is a value" in done.stderr
 
 
 def test_methods__are_listed_with_their_fields(invoke):
