@@ -54,7 +54,6 @@ class Bar:
         self.workers: Callable[[], int | None] = lambda: None
         self.spinner: Any = ""
         self._clock = clock
-        self._what = ""
 
     def begin(
         self, what: str, total: int | None = None, unit: Unit = "rows", done: int = 0
@@ -63,21 +62,16 @@ class Bar:
 
         What is done already took no time that was seen here.
         """
-        now, self._what = self._clock(), ""
+        now = self._clock()
         self.position = Position(what, now, unit, total, done, resumed=done, heard=now)
 
     def at(self, amount: int) -> None:
         """Say how much is done."""
         self.position = replace(self.position, done=amount, heard=self._clock())
 
-    def listen(self, what: str = "") -> Callable[[Event], None]:
-        """A listener of the events of a run, with words to put before them."""
-
-        def hear(event: Event) -> None:
-            self._what = what
-            self.position = self.position.after(event, self._clock())
-
-        return hear
+    def hear(self, event: Event) -> None:
+        """Follow a run by its events."""
+        self.position = self.position.after(event, self._clock())
 
     def texts(self) -> tuple[str, str, str]:
         """What runs, when it ends, and numbers of it, the more important ones first."""
@@ -101,7 +95,7 @@ class Bar:
                 f"{at.parts_done:,} of {at.parts:,} blocks" if at.parts else "",
                 f"{at.resumed:,} were done before" if at.resumed else "",
             ]
-        return f"{self._what}{at.name}{number}", when, ", ".join(filter(None, numbers))
+        return f"{at.name}{number}", when, ", ".join(filter(None, numbers))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.progress_bar import ProgressBar
@@ -223,7 +217,7 @@ def _listener(asked: Any) -> Iterator[Listener | None]:
 def _on_terminal(seconds: float) -> Iterator[Listener]:
     with progress_bar(seconds=seconds) as bar:
         bar.begin("starting")
-        yield bar.listen()
+        yield bar.hear
 
 
 @contextmanager
@@ -232,11 +226,11 @@ def _on_page(seconds: float) -> Iterator[Listener]:
     # Plain text that is replaced in place: widgets would need an extension of the page.
     display: Any = import_module("IPython.display").display
     bar = Bar()
-    hear, due, pages = bar.listen(), time.monotonic() + seconds, list[Any]()
+    due, pages = time.monotonic() + seconds, list[Any]()
 
     def draw(event: Event) -> None:
         nonlocal due
-        hear(event)
+        bar.hear(event)
         now = time.monotonic()
         if now < due:
             return

@@ -683,7 +683,7 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
                     # The data are float32 as well.
                     precision="float32",
                     client=client,
-                    progress=bar.listen(f"{name}: "),
+                    progress=bar.hear,
                 )
     records = [
         {"data": name, **one.records()[0], "independence": decision(one, _ALPHA)}

@@ -906,12 +906,11 @@ def _seen(
                 journal.tell("workers-ready", workers=len(client.nthreads()), dashboard=shown)
                 if shown is not None and not quiet:
                     click.echo(f"dhsic: dashboard at {shown}", err=True)
-            draw = bar.listen()
 
             def hear(event: Event) -> None:
                 if isinstance(event, RunStarted):
                     page.started = event
-                draw(event)
+                bar.hear(event)
                 journal.hear(event)
 
             path = options["report_path"]
