@@ -35,13 +35,16 @@ from uuid import uuid4
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from dhsic._files import disk_errors, is_terminal, parse_json, write_whole
 from dhsic._progress import progress_bar
 from dhsic._validation import (
     check_level,
+    fields_of_method,
     known_methods,
     load_plugins,
+    method_of_name,
     nearest,
     parse_seconds,
     read_method,
@@ -170,6 +173,19 @@ class MethodText(click.ParamType):  # type: ignore[type-arg]  # generic from cli
         """What may stand before the fields."""
         return ["auto", *self._names] if isinstance(self._names, Mapping) else list(self._names)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names that begin so, and fields behind a name."""
+        load_plugins()
+        name, colon, text = incomplete.partition(":")
+        if not colon:
+            return [CompletionItem(known) for known in self.names if known.startswith(name)]
+        before, comma, begun = text.rpartition(",")
+        fields = fields_of_method(method_of_name(self.argument, name))
+        head = f"{name}:{before}{comma}"
+        return [CompletionItem(f"{head}{field}=") for field in fields if field.startswith(begun)]
+
 
 class NewFile(click.ParamType):  # type: ignore[type-arg]
     """A file to write; what could not be written after a run is refused before it.
@@ -190,15 +206,22 @@ class NewFile(click.ParamType):  # type: ignore[type-arg]
     ) -> Path | str:
         """The path."""
         if value == STDERR and self._stream:
-            return STDERR
-        path = Path(value).resolve()
-        if value == STDERR or (os.path.exists(path) and not path.is_file()):
-            other = ", or - for stderr" if self._stream else ""
-            self.fail(f"give the name of a file{other}; got {value!r}", param, ctx)
-        if not path.parent.is_dir():
-            self.fail(f"the folder {path.parent} does not exist: create it first", param, ctx)
-        if not os.access(path.parent, os.W_OK):
-            self.fail(f"the folder {path.parent} cannot be written to: choose another", param, ctx)
+            return str(value)
+        if not value or value == STDERR:
+            other = ", or - for stderr" if self._stream else f"; got {value!r}"
+            self.fail(f"give the name of a file{other}", param, ctx)
+        path, wrong = Path(value).resolve(), ""
+        try:
+            if path.exists() and not path.is_file():
+                wrong = f"give the name of a file; {path} is not one"
+            elif not path.parent.is_dir():
+                wrong = f"the folder {path.parent} does not exist: create it first"
+            elif not os.access(path.parent, os.W_OK):
+                wrong = f"the folder {path.parent} cannot be written to: choose another"
+        except OSError as error:
+            wrong = f"{str(path)!r} cannot name a file ({error.strerror}): give another name"
+        if wrong:
+            self.fail(wrong, param, ctx)
         return path
 
 

@@ -736,6 +736,16 @@ def test_methods__are_listed_with_their_fields(invoke):
     assert "did you mean 'gaussian'" in invoke("methods gausian").stderr
 
 
+def test_completion__knows_names_and_fields(invoke):
+    for begun, found in {
+        "nystrom-h": "nystrom-hsic",
+        "nystrom-m:9,pa": "nystrom-m:9,pairing=",
+    }.items():
+        words = {"COMP_WORDS": f"dhsic test d --estimator {begun}", "COMP_CWORD": "4"}
+        done = invoke("", env={"_DHSIC_COMPLETE": "bash_complete", **words}, prog_name="dhsic")
+        assert f"plain,{found}\n" in done.stdout
+
+
 def test_process__is_left_as_it_was(invoke):
     before = signal.getsignal(signal.SIGTERM), logging.root.manager.disable
     assert invoke("--version").exit_code == 0
