@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -39,14 +39,6 @@ _PAGE_SECONDS = 0.25  # between two changes of a notebook's page
 _WITHIN: ContextVar[bool] = ContextVar("within", default=False)  # a function that shows progress
 _SHOWN = threading.Lock()  # one bar at a time
 
-_NOUNS: dict[Unit, tuple[str, str]] = {
-    "rows": ("rows", "blocks"),
-    "pairs of rows": ("pairs", "pairs of blocks"),
-    "resamples": ("resamples", "ranges"),
-    "variables": ("variables", "ranges"),
-    "blocks of pairs": ("blocks", "ranges"),
-}
-
 
 class Bar:
     """Progress of a run: a line with a bar, and a line of numbers.
@@ -62,34 +54,24 @@ class Bar:
         self.workers: Callable[[], int | None] = lambda: None
         self.spinner: Any = ""
         self._clock = clock
-        self._what = ""
-        self._shown: tuple[str, Mapping[str, Any]] | None = None
 
-    def begin(self, what: str, total: int | None = None, unit: Unit = "rows") -> None:
-        """Start another piece of work, of so many rows or other units where that is known."""
+    def begin(
+        self, what: str, total: int | None = None, unit: Unit = "rows", done: int = 0
+    ) -> None:
+        """Start another piece of work, of so many rows or other units where that is known.
+
+        What is done already took no time that was seen here.
+        """
         now = self._clock()
-        self._what = ""
-        self.position = Position(name=what, began=now, unit=unit, amount=total, heard=now)
+        self.position = Position(what, now, unit, total, done, resumed=done, heard=now)
 
     def at(self, amount: int) -> None:
         """Say how much is done."""
         self.position = replace(self.position, done=amount, heard=self._clock())
 
-    def show(self, name: str, progress: Mapping[str, Any]) -> None:
-        """Show how far a pass of another process is, from what its journal says of it."""
-        if (name, progress) != self._shown:
-            self._shown = name, dict(progress)
-            self._what, self.workers = "", lambda: progress.get("workers")
-            self.position = Position.read(name, progress, self._clock())
-
-    def listen(self, what: str = "") -> Callable[[Event], None]:
-        """A listener of the events of a run, with words to put before them."""
-
-        def hear(event: Event) -> None:
-            self._what = what
-            self.position = self.position.after(event, self._clock())
-
-        return hear
+    def hear(self, event: Event) -> None:
+        """Follow a run by its events."""
+        self.position = self.position.after(event, self._clock())
 
     def texts(self) -> tuple[str, str, str]:
         """What runs, when it ends, and numbers of it, the more important ones first."""
@@ -103,17 +85,17 @@ class Bar:
             when = f"{100 * at.done // at.amount:3d}%  {_duration(left)} left"
         numbers = list[str]()
         if at.amount is not None:
-            workers, (counted, part_name) = self.workers(), _NOUNS[at.unit]
+            workers = self.workers()
             numbers = [
                 f"{at.done:,} of {at.amount:,} {at.unit}",
                 # A rate over less than a part would be a guess.
-                f"{at.rate:,.{0 if at.rate >= 10 else 2}f} {counted}/s" if at.rate else "",
+                f"{at.rate:,.{0 if at.rate >= 10 else 2}f} {at.unit}/s" if at.rate else "",
                 "" if workers is None else format_count(workers, "worker"),
                 f"{format_bytes(at.byte_rate)}/s" if at.byte_rate else "",
-                f"{at.parts_done:,} of {at.parts:,} {part_name}" if at.parts else "",
+                f"{at.parts_done:,} of {at.parts:,} blocks" if at.parts else "",
                 f"{at.resumed:,} were done before" if at.resumed else "",
             ]
-        return f"{self._what}{at.name}{number}", when, ", ".join(filter(None, numbers))
+        return f"{at.name}{number}", when, ", ".join(filter(None, numbers))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.progress_bar import ProgressBar
@@ -235,7 +217,7 @@ def _listener(asked: Any) -> Iterator[Listener | None]:
 def _on_terminal(seconds: float) -> Iterator[Listener]:
     with progress_bar(seconds=seconds) as bar:
         bar.begin("starting")
-        yield bar.listen()
+        yield bar.hear
 
 
 @contextmanager
@@ -244,11 +226,11 @@ def _on_page(seconds: float) -> Iterator[Listener]:
     # Plain text that is replaced in place: widgets would need an extension of the page.
     display: Any = import_module("IPython.display").display
     bar = Bar()
-    hear, due, pages = bar.listen(), time.monotonic() + seconds, list[Any]()
+    due, pages = time.monotonic() + seconds, list[Any]()
 
     def draw(event: Event) -> None:
         nonlocal due
-        hear(event)
+        bar.hear(event)
         now = time.monotonic()
         if now < due:
             return

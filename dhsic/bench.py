@@ -349,11 +349,7 @@ def _in_words(setting: Mapping[str, Any]) -> str:
 _MEMORY = "2GiB"
 _CHOICES = {"scheduler": ("threads", "processes"), "precision": get_args(Precision)}
 _VARIED = tuple(name for name in SETTINGS if name != "rows_per_worker")
-# Options that the study needs for itself, with the reason.
-_OWN = {
-    "threads": "vary 'workers' with scheduler 'threads'",
-    "checkpoint": "what is resumed takes no time",
-}
+_OWN = ("threads", "checkpoint")
 _CHUNK_ROWS = 8192
 _COPIED_ROWS = 65_536
 # Jobs wait in a queue for their turn.
@@ -603,11 +599,8 @@ def _checked_vary(vary: Any) -> dict[str, list[Any]]:
 def _check_options(options: Mapping[str, Any], varied: Mapping[str, Any]) -> None:
     """Refuse options that the study sets itself; others the plan of a run refuses."""
     for name in options:
-        if name in _OWN:
-            msg = f"{name} must be left out of a study: {_OWN[name]}"
-            raise InvalidArgumentError(msg)
-        if name in varied:
-            msg = f"{name} must be given once, and vary has it too: drop one of them"
+        if name in (*_OWN, *varied):
+            msg = f"{name} must be left out of a study, which sets it: drop it, or see vary"
             raise InvalidArgumentError(msg)
     # Runs would draw one after another from it, and do different work.
     if isinstance(options.get("rng"), np.random.Generator):

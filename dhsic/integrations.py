@@ -21,7 +21,7 @@ from dhsic.conditional import conditional_independence_test
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.estimators.choose import NULLS, Counted
 from dhsic.io.tables import unknown_column
-from dhsic.io.variables import is_of, is_sparse
+from dhsic.io.variables import is_of
 from dhsic.nulls import Control, Shifts, TimeOrder
 from dhsic.ranking import ColumnRanking, rank_features, select_features
 from dhsic.results import IndependenceTestResult
@@ -493,7 +493,7 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     >>> int(scores.argmax()), bool(pvalues[1] <= 0.01)
     (1, True)
     """
-    return _scores_and_pvalues(rank_features(X, _dense(y), rng=rng, progress=False, **options))
+    return _scores_and_pvalues(rank_features(X, y, rng=rng, progress=False, **options))
 
 
 class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
@@ -632,16 +632,15 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             msg = f"n_features_to_select must be at most the {d} features, got {count}: take fewer"
             raise InvalidArgumentError(msg)
         # As they were given: arrays of scikit-learn have no categories, masks or labels of rows.
-        dense = _dense(y)
         if ranks:
-            ranking = rank_features(X, dense, by=self.method, **options)
+            ranking = rank_features(X, y, by=self.method, **options)
             self.scores_, self.pvalues_ = _scores_and_pvalues(ranking)
             chosen = {column.name for column in ranking.ranked()[:count]}
             if self.alpha is not None:
                 chosen = set(ranking.rejected(self.alpha, self.control))
             self.support_ = np.array([column.name in chosen for column in ranking.features])
         else:
-            selection = select_features(X, dense, count, method=self.method, **options)
+            selection = select_features(X, y, count, method=self.method, **options)
             columns = [column for (column,) in selection.columns]
             # Features that were not chosen have no score: NaN, since 0 is one that features can
             # have.
@@ -668,10 +667,3 @@ def _scores_and_pvalues(ranking: ColumnRanking) -> tuple[Matrix64, Matrix64]:
     # Constant features stand out from no replicates, and 0 would be above half of noise.
     scores = [np.nan if one.constant else one.standardised for one in ranking.features]
     return np.array(scores), np.array([one.pvalue for one in ranking.features])
-
-
-def _dense(y: Any) -> Any:
-    if is_sparse(y):
-        msg = "y must be dense, got a sparse matrix: call .toarray() on it"
-        raise DataError(msg)
-    return y

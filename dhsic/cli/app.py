@@ -27,7 +27,7 @@ import numpy as np
 from click import IntRange
 
 import dhsic
-from dhsic._files import NO_STREAM, is_terminal
+from dhsic._files import NO_STREAM, disk_errors, is_terminal
 from dhsic._progress import progress_bar
 from dhsic._validation import (
     fields_of_method,
@@ -69,7 +69,7 @@ from dhsic.cli.submit import cancel, result, runs, status, submit
 from dhsic.cluster import local_cluster, processors
 from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint
 from dhsic.engine.units import format_bytes
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError, brief_message, printable
+from dhsic.errors import DataError, DhsicError, brief_message, printable
 from dhsic.estimators.choose import ESTIMATORS, nulls_of
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import read_pairs
@@ -83,7 +83,8 @@ from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.wrap import FORMS
 from dhsic.nulls import Control
 from dhsic.pairwise import PAIR_COLUMNS
-from dhsic.results import IndependenceTestResult, aligned, decision, pvalue_text
+from dhsic.report import texts_of
+from dhsic.results import aligned, decision
 from dhsic.sensitivity import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 
@@ -243,16 +244,13 @@ def _show_map(result: Any, options: Options) -> None:
 
 
 def _show_ranking(result: Any, options: Options) -> None:
-    lines = result.summary()
-    print_summary(lines)
     print_columns(*result.table(options["top"]))
     alpha, control, top = options["alpha"], options["control"], options["top"]
     # The same level and control as in the table above, of all columns and not only those shown.
     rejected = result.rejected(alpha, control)
     listed = ", ".join(rejected[:top]) + (", ..." if len(rejected) > top else "")
     found = f"{len(rejected):,} of {len(result.features):,} at level {alpha:g} by {control}"
-    width = max(len(label) for label, _ in lines)
-    print_summary([("found", f"{found}{f': {listed}' if rejected else ''}")], width)
+    print_summary([*result.summary(), ("found", f"{found}{f': {listed}' if rejected else ''}")])
 
 
 def _show_decision(result: Any, options: Options) -> None:
@@ -655,11 +653,8 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
     with ExitStack() as stack:
         # A temporary folder goes also where a test fails or is interrupted.
         folder = keep or Path(stack.enter_context(TemporaryDirectory(prefix="dhsic-demo-")))
-        try:
+        with disk_errors(folder):
             folder.mkdir(exist_ok=True)
-        except OSError as error:
-            msg = f"--keep must be a folder or a new one in an existing one, got {keep}: {error}"
-            raise InvalidArgumentError(msg) from error
         # Said once the folder is there: what is refused prints nothing but why.
         click.echo(f"{rows:,} rows, {features:,} features and a year; worker processes: {workers}")
         bar = stack.enter_context(progress_bar())
@@ -688,22 +683,14 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
                     # The data are float32 as well.
                     precision="float32",
                     client=client,
-                    progress=bar.listen(f"{name}: "),
+                    progress=bar.hear,
                 )
-    texts: dict[str, Callable[[IndependenceTestResult], str]] = {
-        "estimator": lambda r: r.estimator,
-        "statistic": lambda r: f"{r.statistic:.4g}",
-        "under the null": lambda r: f"{r.null_distribution.mean():.4g}, {r.null} mean",
-        "p-value": lambda r: pvalue_text(r.pvalue, r.pvalue_error, len(r.null_distribution)),
-        "independence": lambda r: decision(r, _ALPHA),
-        "time": lambda r: f"{r.seconds:.1f} s",
-    }
-    # Of a p-value the number alone, without its error.
-    lines = [
-        [label, *(text(r).partition(" (")[0] for r in results.values())]
-        for label, text in texts.items()
+    records = [
+        {"data": name, **one.records()[0], "independence": decision(one, _ALPHA)}
+        for name, one in results.items()
     ]
-    print_columns(["", *(f"{name} data" for name in results)], lines)
+    shown = ("data", "method", "statistic", "p_value", "seconds", "independence")
+    print_columns(*texts_of(records, shown))
     if keep is not None:
         click.echo(
             f"\nTry: dhsic test {keep / 'dependent.zarr'} --variable features --variable year"

@@ -66,12 +66,11 @@ from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DhsicError, InvalidArgumentError, needing, printable
 from dhsic.estimators.choose import ESTIMATORS, NULLS
-from dhsic.io.open import open_group, open_group_labels
+from dhsic.io.open import open_group, open_group_labels, parse_variable
 from dhsic.io.tables import is_table, text_of_columns
 from dhsic.io.urls import Folder, is_url, redacted
 from dhsic.io.zarr_output import check_new_group
-from dhsic.kernels import Candidates, Grid
-from dhsic.kernels.grid import grid_fields, is_grid
+from dhsic.kernels.grid import is_grid
 from dhsic.plots import figure_of
 from dhsic.ranking import usable_columns
 from dhsic.report import MemoryUse, Run, check_report, write_report
@@ -506,15 +505,7 @@ def arguments_of(options: Options, parameters: Sequence[str]) -> Options:
     """The options that are arguments of a function, as they were typed."""
     beside = (*DATA, "exclude", "rng", "checkpoint")
     given = {name: options[name] for name in parameters if name not in beside}
-    said = {name: value for name, value in given.items() if value not in (None, ())}
-    # A null that has fields has its number of replicates among them.
-    if ":" in said.get("null", "") and "n_resamples" in said:
-        null = said["null"].partition(":")[0].strip()
-        if "n_resamples" not in fields_of_method(method_of_name("null", null)):
-            msg = f"--resamples needs a null with replicates, and {null!r} draws none: drop it"
-            raise click.UsageError(msg)
-        said["null"] += f",n_resamples={said.pop('n_resamples')}"
-    return said
+    return {name: value for name, value in given.items() if value not in (None, ())}
 
 
 def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
@@ -588,48 +579,27 @@ def read_kernels(specs: Sequence[str], names: Sequence[str]) -> Any:
     usual = chosen.pop("", None)
     if not chosen or list(names) == ["values"]:
         return usual if usual is not None else chosen["values"]
-    each = [chosen.get(name, usual) for name in names]
-    if usual is None or not is_grid(usual):
-        return each
-    fields = grid_fields(usual)
-    kernels, factors = fields.pop("kernels", None), fields.pop("factors", None)
-    candidates = [
-        Candidates(
-            tuple(chosen[name].split("|")), factors or (None if "|" in chosen[name] else (1.0,))
-        )
-        if name in chosen
-        else Candidates(kernels, factors)
-        for name in names
-    ]
-    return Grid(tuple(candidates), **fields)
+    if is_grid(usual or ""):
+        named = ", ".join(chosen)
+        msg = f"--kernel {usual} has the kernels of all variables: drop it, or those of {named}"
+        raise click.UsageError(msg)
+    return [chosen.get(name, usual) for name in names]
 
 
 def column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]]:
     """Read ``NAME=COLUMNS`` of every group of columns."""
     groups: dict[str, list[int | str]] = {}
     for text in texts:
-        name, _, columns = text.partition("=")
-        try:
-            # A range leaves its ends out as in Python, where `:12` begins with the first column.
-            listed = [j for part in columns.split(",") for j in _range(part, d)]
-        except ValueError:
-            listed = []
-        if not name.strip() or not listed or name.strip() in groups:
-            msg = (
-                "--column-group must be NAME=COLUMNS, each name once, with columns as 0:12 or "
-                f"0,3,5; got {text!r}"
-            )
+        name, _, columns = (part.strip() for part in text.partition("="))
+        if not name or not columns or name in groups:
+            msg = f"--column-group must be NAME=COLUMNS, each name once; got {text!r}"
             raise click.UsageError(msg)
-        groups[name.strip()] = listed
+        _, _, chosen = parse_variable(f"group[:, {columns}]")
+        # A number beyond the columns is refused with the others, and not cut off.
+        if isinstance(chosen, slice):
+            chosen = list(range(chosen.start or 0, chosen.stop or d, chosen.step or 1))
+        groups[name] = chosen or []
     return groups
-
-
-def _range(text: str, d: int) -> Sequence[int | str]:
-    first, colon, last = (part.strip() for part in text.partition(":"))
-    if colon:
-        return range(int(first or 0), int(last or d))
-    # A column whose name is a number is called by its place, as the help says.
-    return [int(first) if first.lstrip("+-").isdigit() else first] if first else []
 
 
 # --- where a command runs: its options, and what they mean to the package
@@ -936,12 +906,17 @@ def _seen(
     cluster: ClusterSpec | None, options: Options, journal: Journal, page: _Page
 ) -> Iterator[Options]:
     """Arguments of every public function, of a run that is seen on the terminal and in the log."""
+    words, checkpoint = "", options["checkpoint"]
+    if checkpoint is not None:
+        # Where nothing can be kept there, it is known before any worker starts.
+        folder = Folder.at(checkpoint, "checkpoint")
+        words = f"interrupted; what is done is kept in {folder}: run the same command again"
     # A bar would write over the lines of a log on the same stream.
     quiet = options["log_path"] == STDERR
     with progress_bar(shown=not quiet) as bar:
         bar.begin("starting")
         # How a run ended is written before its cluster is closed, which takes a while.
-        with interrupts_keep(options["checkpoint"]), client_at(cluster) as client, journal.ending():
+        with client_at(cluster) as client, journal.ending(words):
             if client is not None:
                 # Asked anew for every line: workers come and go in the course of a run.
                 bar.workers = journal.workers = partial(worker_count, client)
@@ -950,12 +925,11 @@ def _seen(
                 journal.tell("workers-ready", workers=len(client.nthreads()), dashboard=shown)
                 if shown is not None and not quiet:
                     click.echo(f"dhsic: dashboard at {shown}", err=True)
-            draw = bar.listen()
 
             def hear(event: Event) -> None:
                 if isinstance(event, RunStarted):
                     page.started = event
-                draw(event)
+                bar.hear(event)
                 journal.hear(event)
 
             path = options["report_path"]
@@ -964,7 +938,7 @@ def _seen(
                     "rng": options["rng"],
                     "client": client,
                     "progress": hear,
-                    "checkpoint": options["checkpoint"],
+                    "checkpoint": checkpoint,
                 }
             # Only here: before its end the peak is not there, and after the block no worker is.
             page.measure(client)
@@ -1075,9 +1049,7 @@ def code_of(function: Callable[..., Any], options: Options, request: Request) ->
     body = "\n".join([*lines, called, variables, *arguments, ")", "print(result)"])
     openers = "open_group, open_group_labels" if labels else "open_group"
     cluster = "" if request.cluster is None else _CLUSTER
-    # A grid beside kernels of single variables is a value; all else is text and numbers.
-    grid = "from dhsic.kernels import Candidates, Grid\n" if "=Grid(" in body else ""
-    return f"import {module}\n{grid}from dhsic.io.open import {openers}\n\n{cluster}{body}\n"
+    return f"import {module}\nfrom dhsic.io.open import {openers}\n\n{cluster}{body}\n"
 
 
 # --- the journal of a command, as JSON lines
@@ -1162,18 +1134,21 @@ class Journal:
         self.tell(fields.pop("event"), **fields)
 
     @contextmanager
-    def ending(self) -> Iterator[None]:
-        """Write how a block ends where it ends by an error or an interrupt."""
+    def ending(self, words: str = "") -> Iterator[None]:
+        """Write how a block ends by an error, or by an interrupt, which gets these words."""
 
-        def interrupted() -> None:
+        def interrupted() -> str:
             self.tell("interrupted", exit_code=INTERRUPTED)
+            return words
 
+        # Also where the process is ended while library code runs, and no exception is raised.
+        _before_exit.append(interrupted)
         try:
-            # Also where the process is ended while library code runs, and no exception is raised.
-            with at_the_end(interrupted):
-                yield
-        except (KeyboardInterrupt, click.Abort):
-            interrupted()
+            yield
+        except (KeyboardInterrupt, click.Abort) as error:
+            if said := interrupted():
+                # They travel with the interrupt to the place that ends the command.
+                raise KeyboardInterrupt(said) from error
             raise
         except Exception as error:
             told = isinstance(error, DhsicError | click.ClickException)
@@ -1182,6 +1157,8 @@ class Journal:
             kind = type(error).__name__
             self.tell("error", message=message, kind=kind, exit_code=USAGE if told else INTERNAL)
             raise
+        finally:
+            _before_exit.remove(interrupted)
 
 
 @contextmanager
@@ -1277,17 +1254,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Python passes this variable on to processes that it starts.
 _WARNINGS = "PYTHONWARNINGS"
 _LEAKS = "ignore:resource_tracker:UserWarning"
-_last: list[str | Callable[[], None]] = ["interrupted"]
-
-
-@contextmanager
-def at_the_end(last: str | Callable[[], None]) -> Iterator[None]:
-    """Say this, or do it, before the process is ended because nothing else gets through."""
-    _last.append(last)
-    try:
-        yield
-    finally:
-        _last.remove(last)
+_before_exit: list[Callable[[], str]] = []
 
 
 @contextmanager
@@ -1339,14 +1306,11 @@ def _end_process(inner: socket.socket) -> None:
             # The command came back in time, and exits by itself unless threads keep it.
             time.sleep(_LEAVING_SECONDS)
             os._exit(_EXIT_CODE)
-    words = ""
+    words = "interrupted"
     # A copy: an act may be taken back by the main thread meanwhile.
-    for last in list(_last):
-        if isinstance(last, str):
-            words = last
-            continue
+    for act in list(_before_exit):
         with suppress(Exception):
-            last()
+            words = act() or words
     # Not by `print`: the main thread may hold the lock of the stream.
     # Where there is no stderr, 2 may be the number of a file of the user.
     with suppress(OSError):
@@ -1355,39 +1319,12 @@ def _end_process(inner: socket.socket) -> None:
     os._exit(_EXIT_CODE)
 
 
-@contextmanager
-def interrupts_keep(url: str | None) -> Iterator[None]:
-    """Let an interrupt say that what is done is kept, where it is.
-
-    Raises
-    ------
-    DhsicError
-        Nothing can be kept there; known before any worker starts.
-    """
-    if url is None:
-        yield
-        return
-    folder = Folder.at(url, "checkpoint")
-    words = f"interrupted; what is done is kept in {folder}: run the same command again"
-    # Both ways out say the same: by the exception, and where the process is ended from outside.
-    with at_the_end(words):
-        try:
-            yield
-        except KeyboardInterrupt as error:
-            # The text travels with the interrupt to the place that ends the command.
-            raise KeyboardInterrupt(words) from error
-
-
 # --- text on stdout
 
 
-_GAP = "  "
-
-
-def print_summary(rows: Sequence[tuple[str, str]], label_width: int = 0) -> None:
-    """Print texts with their labels before them, in a column of their width or more."""
-    # Labels stand in one column over several calls, where a caller says how wide.
-    width = max(label_width, *(len(label) for label, _ in rows)) + len(_GAP)
+def print_summary(rows: Sequence[tuple[str, str]]) -> None:
+    """Print texts with their labels before them in a column."""
+    width = max(len(label) for label, _ in rows) + 2
     wrapper = textwrap.TextWrapper(
         max(shutil.get_terminal_size().columns, width + 20),
         initial_indent=" " * width,

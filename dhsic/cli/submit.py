@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from collections import Counter
@@ -41,18 +40,15 @@ from dhsic.errors import ClusterError, DataError, InvalidArgumentError
 from dhsic.io.urls import is_url
 
 _PROGRESS = "{name}, {done:,} of {amount:,} {unit}"
+_COUNTED = ("name", "amount", "unit", "done")
 _GOING: tuple[Standing, ...] = ("waiting", "running")
 _USUAL = {"waiting": "waiting in the queue", "running": "starting"}
-_SECONDS_BETWEEN, _SILENCES, _LOG_END, _SHOWN = 2.0, 10, 4096, 50
-_SPEC = "the file of --cluster says where the command runs"
+_SECONDS_BETWEEN, _SILENCES, _SHOWN = 2.0, 10, 50
 # Files of a run lie in its folder, and where it runs is in the file: both are not to be said twice.
-_RESERVED = {
-    "--json": "the result is kept with the run, see 'dhsic result --json'",
-    "--log-json": "the events are kept with the run",
-    **dict.fromkeys(("--threads", "--workers", "--scheduler", "--scheduler-file"), _SPEC),
-    **dict.fromkeys(("--tls-ca", "--tls-cert", "--tls-key", "--insecure"), _SPEC),
-    **dict.fromkeys(("--cluster", "--memory"), _SPEC),
-}
+_RESERVED = (
+    *("--json", "--log-json", "--cluster", "--memory", "--threads", "--workers", "--scheduler"),
+    *("--scheduler-file", "--tls-ca", "--tls-cert", "--tls-key", "--insecure"),
+)
 _IN_PODS = ("--report", "--performance-report", "--plot")
 _TAKEN = ("--cluster", "--threads", "--memory", "--json", "--log-json", "--checkpoint")
 _NOT_SUBMITTED = ("submit", "runs", "status", "result", "cancel")
@@ -196,13 +192,15 @@ def _judged(found: click.Command, task: Task, run: SubmittedRun) -> dict[str, An
     name = " ".join(("dhsic", *task.given[: run.depth]))
     # With the parser of the command itself, so that both refuse the same.
     context = found.make_context(name, list(task.given[run.depth :]))
+    # Pods leave no files.
+    reserved = (*_RESERVED, *(_IN_PODS if run.where == "kubernetes" else ()))
     for parameter in found.params:
         option, source = parameter.opts[0], context.get_parameter_source(parameter.name or "")
-        reason = _RESERVED.get(option)
-        if run.where == "kubernetes" and option in _IN_PODS:
-            reason = "pods leave no files; take 'dhsic result --json'"
-        if reason is not None and source is ParameterSource.COMMANDLINE:
-            msg = f"{option} cannot be given to a command that is submitted: {reason}"
+        if option in reserved and source is ParameterSource.COMMANDLINE:
+            msg = (
+                f"{option} cannot be given to a command that is submitted: drop it; the file of "
+                "--cluster says where it runs, and 'dhsic result --json' has what it found"
+            )
             raise click.UsageError(msg)
     options = {"checkpoint": None, "data": "", **context.params}
     for what, value in (("DATA", options["data"]), ("--checkpoint", options["checkpoint"])):
@@ -330,10 +328,11 @@ def _follow(run: SubmittedRun) -> None:
                 progress = None if run.each else _progress(run.tasks()[0])
                 over = f"{sum(one not in _GOING for one in found)} of {len(found)} have ended"
                 usual = over if run.each and now == "running" else _USUAL[now]
-                if progress is not None:
-                    bar.show(progress.pop("name"), progress)
-                elif bar.position.name != (what := _trouble(run, now) or usual):
-                    bar.begin(what)
+                known = progress or {"name": _trouble(run, now) or usual}
+                if bar.position.name != known["name"]:
+                    bar.begin(*(known[key] for key in _COUNTED if key in known))
+                elif progress is not None:
+                    bar.at(progress["done"])
             sleep(_SECONDS_BETWEEN)
 
 
@@ -371,12 +370,9 @@ def _why(run: SubmittedRun, found: Sequence[Standing]) -> str:
     if (known := trouble(run, ended=True)) is not None:
         return known
     for path in (task.folder / "error.log", run.folder / "job.log"):
-        with suppress(OSError), path.open("rb") as log:
-            # The log may be large, and its last line is in the end of it.
-            log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_END))
-            lines = log.read().decode(errors="replace").splitlines()
-            if said := [line.strip() for line in lines if line.strip()]:
-                return said[-1]
+        with suppress(OSError):
+            if lines := path.read_text("utf-8", errors="replace").strip().splitlines():
+                return lines[-1].strip()
     return "it left no message"
 
 

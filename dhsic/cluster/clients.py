@@ -99,16 +99,13 @@ def _scheduler(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     elif protocol != "inproc" and not stays_here(host):
         allow_insecure(f"the way to the scheduler at {address}", spec.insecure)
     security = None if spec.tls is None else security_of(spec.tls)
-    seconds = spec.answer_seconds
+    what, seconds = f"no connection to the scheduler at {address}", spec.answer_seconds
     with silence_logging_cmgr(logging.CRITICAL):  # the error says it once
-        reason = refusal(address, security, seconds)
-        try:
-            client = None if reason else Client(address, timeout=seconds, security=security)
-        except (OSError, ImportError, RuntimeError) as error:
-            client, reason = None, _short(error)
-    if client is None:
-        msg = f"no connection to the scheduler at {address}: {reason}"
-        raise InvalidArgumentError(msg)
+        if reason := refusal(address, security, seconds):
+            msg = f"{what}: {reason}"
+            raise InvalidArgumentError(msg)
+        with _failing_as(what):
+            client = Client(address, timeout=seconds, security=security)
     with client:
         yield client, f"start some, as with 'dask worker {address}'"
 

@@ -123,31 +123,26 @@ def _described(where: Any, **options: Any) -> ClusterSpec:
     given = {
         name: value for name, value in options.items() if value is not None and value is not False
     }
+    address = os.fspath(where) if isinstance(where, (str, os.PathLike)) else ""
+    suffix = "" if "://" in address else os.path.splitext(address)[1].lower()
+    if suffix in (".yaml", ".yml"):
+        where = ClusterSpec.read(address)
+    if isinstance(where, ClusterSpec):
+        # It says all of it: a second value would win in silence, or lose.
+        for name, value in given.items():
+            refuse(name, "left out beside the description of a cluster", value, "drop it")
+        return where
     if isinstance(where, (str, os.PathLike)):
-        address = os.fspath(where)
-        suffix = "" if "://" in address else os.path.splitext(address)[1].lower()
-        if suffix not in (".yaml", ".yml"):
-            _refuse_unused("for a scheduler", ("memory",), given)
-            at = SchedulerAt(None, address) if suffix == ".json" else SchedulerAt(address)
-            return ClusterSpec("scheduler", scheduler=at, **given)
-        # The file says all of it: a second value would win in silence, or lose.
-        _refuse_unused(f"beside {address}", tuple(given), given)
-        return ClusterSpec.read(address)
-    if where is None or isinstance(where, int):
-        # Without any choice the machine is used whole, each process with its share of the memory.
-        count = processors() if where is None else where
-        return ClusterSpec("local", count, **{"memory": memory_share(max(count, 1)), **given})
-    if not isinstance(where, ClusterSpec):
+        if "memory" in given:
+            refuse("memory", "left out for a scheduler", given["memory"], "drop it")
+        at = SchedulerAt(None, address) if suffix == ".json" else SchedulerAt(address)
+        return ClusterSpec("scheduler", scheduler=at, **given)
+    if where is not None and not isinstance(where, int):
         remedy = "give a number of workers, an address, a file or a ClusterSpec"
         refuse("where", "a place to run", where, remedy)
-    _refuse_unused("beside a ClusterSpec", tuple(given), given)
-    return where
-
-
-def _refuse_unused(situation: str, unused: tuple[str, ...], given: dict[str, Any]) -> None:
-    for name in unused:
-        if name in given:
-            refuse(name, f"left out {situation}", given[name], "drop it")
+    # Without any choice the machine is used whole, each process with its share of the memory.
+    count = processors() if where is None else where
+    return ClusterSpec("local", count, **{"memory": memory_share(max(count, 1)), **given})
 
 
 # --- worker processes on this machine

@@ -9,7 +9,6 @@ another kind. The library of the kind checks everything else.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import logging
 import math
 import os
@@ -82,15 +81,6 @@ def _text(
     return text
 
 
-# A word that enters a job script: no space, quote or semicolon, which would end it.
-_word = partial(
-    _text,
-    pattern=r"[A-Za-z0-9_][A-Za-z0-9_.,:@/+=%\[\]-]*",
-    requirement="one plain word",
-    remedy="use letters, digits and _.,:@/+=%[]-, and begin with a letter or digit",
-)
-
-
 def _path(name: str, value: Any) -> str:
     """The whole path of a file or folder of this machine, whose variables are set here."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -154,8 +144,7 @@ def _quantity(amount: str) -> float:
     return float(amount.removesuffix(unit)) * _UNITS[unit]
 
 
-def _count(name: str, value: Any) -> int:
-    return check_integer(name, value, minimum=1)
+_count = partial(check_integer, minimum=1)
 
 
 def _workers(name: str, value: Any) -> Any:
@@ -354,12 +343,12 @@ class JobQueue(_Section):
     8
     """
 
-    queue: str | None = _checked(_word, None)
-    account: str | None = _checked(_word, None)
-    name: str | None = _checked(_word, None)
+    queue: str | None = None
+    account: str | None = None
+    name: str | None = None
     walltime: str = _checked(_walltime, "01:00:00")
-    interface: str | None = _checked(_word, None)
-    host: str | None = _checked(_word, None)
+    interface: str | None = None
+    host: str | None = None
     log_directory: str | None = _checked(plain_path, None)
     local_directory: str | None = _checked(_node_path, None)
     shared_directory: str | None = _checked(plain_path, None)
@@ -612,10 +601,7 @@ class ClusterSpec(_Section):
             refuse(
                 "a cluster", "a mapping", description, "begin with 'kind: local' or another kind"
             )
-        if "kind" not in description:
-            msg = f"a cluster must have a kind: add 'kind: ' and one of {', '.join(_KINDS)}"
-            raise InvalidArgumentError(msg)
-        kind = check_choice("kind", description["kind"], _KINDS)
+        kind = check_choice("kind", description.get("kind"), _KINDS)
         name = _section_of(kind)
         _check_keys(f"a cluster of the kind {kind}", description, (*_COMMON, *[kind] * bool(name)))
         # A number alone would be bytes, and is meant as GiB.
@@ -764,21 +750,19 @@ for _tag, _pattern, _first in (
 
 
 def _load_yaml(file: str) -> Any:
-    what = "the file of a cluster"
     try:
         check_regular(file)
         if os.path.getsize(file) > _LARGEST_FILE:
-            raise OSError(errno.EFBIG, "it is larger than 1 MiB")
+            msg = "it is larger than 1 MiB"
+            raise ValueError(msg)
         with open(file, encoding="utf-8") as stream:
             return yaml.load(stream, Loader=_Loader)
-    except (OSError, UnicodeDecodeError, yaml.reader.ReaderError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        msg = f"{what} cannot be read ({reason}): give a YAML file"
-        raise InvalidArgumentError(msg) from error
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        mark, reason = (getattr(error, name, None) for name in ("problem_mark", "problem"))
+    except (OSError, yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f" in line {mark.line + 1}"
-        msg = f"{what} must be YAML, and is not{place}: {reason or type(error).__name__}"
+        said = (getattr(error, name, None) for name in ("strerror", "problem", "reason"))
+        reason = next(filter(None, said), error)
+        msg = f"the file of a cluster must be YAML, and cannot be read{place}: {reason}"
         raise InvalidArgumentError(msg) from error
 
 
@@ -887,7 +871,7 @@ def queue_class(kind: str) -> Any:
 def job_arguments(spec: ClusterSpec, security: Any) -> dict[str, Any]:
     """Arguments of the cluster of dask-jobqueue.
 
-    Everything that enters a job script is quoted or is plain by the checks of `JobQueue`.
+    Paths that enter a job script are quoted or plain; every other text has one line.
     """
     jobs = spec.jobs
     assert jobs is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -130,10 +130,6 @@ def as_json(event: Event) -> dict[str, Any]:
     return {"event": re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower(), **asdict(event)}
 
 
-_TOLD = ("passes", "parts", "parts_done", "amount", "done", "resumed", "unit")
-"""Fields of a position that a journal has as they are."""
-
-
 @dataclass(frozen=True)
 class Position:
     """Where a run is: what its events add up to.
@@ -233,24 +229,12 @@ class Position:
         # The rate is known as of the last part; the seconds since then are done.
         return max(0.0, (self.amount - self.done) / self.rate - (now - self.heard))
 
-    @classmethod
-    def read(cls, name: str, written: Mapping[str, Any], now: float) -> Position:
-        """The position of a pass that `as_json` wrote, as if its last part was done now."""
-        amount, done, rate = written["amount"], written["done"], written["per_second"]
-        return cls(
-            name=name,
-            began=now - (done - written["resumed"]) / rate if rate else now,
-            heard=now,
-            passed=written["pass"] or 0,
-            bytes_read=round(written["bytes_done"] * amount / done) if done else 0,
-            **{name: written[name] for name in _TOLD},
-        )
-
     def as_json(self) -> dict[str, Any]:
         """The event as JSON values, with rates and time left as of the last part."""
+        as_they_are = ("passes", "parts", "parts_done", "amount", "done", "resumed", "unit")
         return {
             "pass": self.number,
-            **{name: getattr(self, name) for name in _TOLD},
+            **{name: getattr(self, name) for name in as_they_are},
             "bytes_done": self.bytes_read * self.done // self.amount if self.amount else 0,
             "per_second": _rounded_number(self.rate),
             "bytes_per_second": _rounded_number(self.byte_rate),

@@ -198,7 +198,7 @@ def test_plot__has_the_quantity_against_the_setting(made):
 ODD = [
     ({"vary": {"precision": "float32"}}, "must be a list of different values"),
     ({"kernel": "gaussian"}, "did you mean 'kernels'"),
-    ({"vary": {"n_resamples": [9]}}, "n_resamples must be given once"),
+    ({"vary": {"n_resamples": [9]}}, "n_resamples must be left out"),
     ({"weak": True, "vary": {"rows": [50]}}, "vary 'workers' too"),
     ({"rng": np.random.default_rng(0)}, "rng must be a seed in a study"),
     ({"csv": "nowhere/study.csv"}, "csv must be in an existing folder"),

@@ -30,7 +30,7 @@ from dhsic.kernels.wrap import FORMS
 XY = "--variable x --variable y"
 TEST = f"test data.zarr {XY}"
 QUICK = f"{TEST} --kernel gaussian --resamples 50"
-NYSTROM = f"{QUICK} --estimator nystrom-m"
+NYSTROM = f"{TEST} --kernel gaussian --null shifts:50 --estimator nystrom-m"
 RFF = f"{QUICK} --estimator rff-hsic"
 NFSIC = f"{TEST} --estimator nfsic --kernel gaussian"
 DCOV = f"{TEST} --estimator dcov"
@@ -157,8 +157,6 @@ OPTIONS = {
         "--kernel 'grid:factors=0.5|1,combine=all'": {"grid.combinations.#": 4},
         "--kernel 'grid:factors=0.5|2,combine=matched'": {"grid.combinations.#": 2},
         "--kernel grid:aggregate=min-p": {"grid.aggregate": "min-p"},
-        "--kernel grid --kernel x=imq": {"grid.combinations.#": CHANGED},
-        "--kernel 'x=gaussian|imq' --kernel grid:reference_share=0": {"grid.reference_share": 0.0},
         "--missing drop --variable gap": {"dropped": 1, "n": 299},
         "--missing pairwise --variable gap": {"missing": [0, 0, 1]},
         "--weights weight": {"null_reason": "the limit law for independent draws with"},
@@ -451,7 +449,6 @@ REPORTS = {
     f"{TEST} --estimator rff-hsic --kernel gaussian:0.5 --null gamma": "result",
     f"{TEST} --kernel 'grid:factors=0.5|1,combine=all' --groups fives --null shifts:99": "result",
     f"{TEST} --strata label --strata fives --kernel 'x=gaussian|imq'": "result",
-    f"{TEST} --kernel grid --kernel 'x=gaussian|imq'": "result",
     f"{TEST} --estimator dcov --null spectral --precision float32 --threads 1": "result",
     f"{TEST} --weights weight": "result",
     f"{MAP} --estimator rff-hsic:40 --of estimate --wrt x": "result",
@@ -715,10 +712,10 @@ def test_exclude__is_not_ignored(line, words, files, invoke):
     assert words in done.stderr
 
 
-def test_resamples__of_a_null_without_replicates_are_refused(files, invoke):
+def test_resamples__beside_a_null_with_fields_are_refused(files, invoke):
     done = invoke(f"{QUICK} --estimator block-hsic --null normal:direct")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "--resamples needs a null with replicates, and 'normal' draws none" in done.stderr
+    assert "n_resamples must be left out where null is a value" in done.stderr
 
 
 def test_methods__are_listed_with_their_fields(invoke):

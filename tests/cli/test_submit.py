@@ -393,7 +393,7 @@ def test_each__needs_a_name_and_several_values(each, submit, here):
         ("slurm", TEST, {"out": "job\n"}, "must answer with the number of a job"),
         ("kubernetes", TEST, {}, "DATA must be a URL"),
         ("kubernetes", f"{URL} --checkpoint here", {}, "--checkpoint must be a URL"),
-        ("kubernetes", f"{URL} --report r.html", {}, "pods leave no files"),
+        ("kubernetes", f"{URL} --report r.html", {}, "drop it; the file of --cluster says"),
         ("kubernetes", URL, {"code": 1, "err": 'no matches for kind "DaskJob" in'}, "operator"),
     ],
 )

