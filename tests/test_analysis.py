@@ -268,7 +268,7 @@ ANY = DependenceLaw(0.1, 0.1, 0.1)
         (lambda: dependence_law([1.0, 2.0, 4.0], [2.0, 1.0, 4.0]), "needs 4 rows .*, got 3 rows"),
         (lambda: dependence_law([1.0] * 9, [2.0] * 8), "got 9, 8 rows"),
         (lambda: dependence_law(1e99 * np.arange(9), [2.0] * 9, kernels="linear"), "or rescale"),
-        (lambda: dependence_law([1.0] * 9, [2.0] * 9, kernels=["linear"]), "2 variables and kernels"),
+        (lambda: dependence_law([1.0] * 9, [2.0] * 9, kernels=["linear"]), "2 variables and ker"),
         (lambda: ANY.standard_error(3), "n must be an integer >= 4"),
         (lambda: ANY.standard_error(30, 31), "block_rows must be an integer >= 4"),
         (lambda: ANY.quantile(1.0, 30), "level must be between 0 and 1"),
