@@ -515,6 +515,14 @@ class Shards:
             raise MissingShardError(number, "it is another one")
         return kept[2]
 
+    def fault(self, number: int) -> MissingShardError | None:
+        """The fault of a shard, or None where it is whole."""
+        try:
+            self.load(number)
+        except MissingShardError as missing:
+            return missing
+        return None
+
     def drop(self, missing: MissingShardError) -> None:
         """Remove what is left of a shard that cannot be used, and warn."""
         self.folder.remove(_name_of_key(missing.number))

@@ -398,7 +398,7 @@ class Tree:
         self, started: PassStarted, runtime: Runtime, listener: Listener, tell: Tell
     ) -> list[Partial[Any]]:
         shards = self.work.shards
-        # Until nothing is broken: every turn removes a broken shard.
+        # Until nothing is broken: every turn removes at least one broken shard.
         while True:
             there = frozenset[int]() if shards is None else shards.present()
             kept = [leaf for number in there for leaf in self.shards[number]]
@@ -408,7 +408,11 @@ class Tree:
                 return compute(*self._tasks(there, runtime), runtime, tell)
             except MissingShardError as missing:
                 assert shards is not None
-                shards.drop(missing)
+                # All that are broken are found at once, or each would end the pass once more.
+                look = as_task(shards.fault)
+                looks = [look(number) for number in sorted(there - {missing.number})]
+                for broken in filter(None, [missing, *computed(looks, runtime)]):
+                    shards.drop(broken)
 
     def _tasks(
         self, there: frozenset[int], runtime: Runtime

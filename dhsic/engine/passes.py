@@ -716,7 +716,8 @@ def read_block(
     # In the task that has read them: a pass of its own would read all data twice.
     checked = (block for block, refused in zip(values, finite, strict=True) if refused)
     if not all(np.isfinite(block).all() for block in checked):
-        msg = f"NaN or infinity in row {ranges[0][0]} or a later one: drop or fill such rows"
+        first = min(start for start, _ in ranges)
+        msg = f"NaN or infinity in row {first} or a later one: drop or fill such rows"
         raise NonFiniteError(msg)
     for number, (source, block) in enumerate(zip(sources, values, strict=True), 1):
         if not is_exact(block):

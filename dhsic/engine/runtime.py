@@ -39,6 +39,7 @@ Value = TypeVar("Value")
 LIBRARIES = 250 * 2**20
 _AT_WORK = 16 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
 _RECENT_SECONDS = 60.0
+_COLLECTED_EVERY = 20  # times as long as a collection of cycles takes, a twentieth of the time
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # mallopt(3) of glibc
 
 _START_SECONDS = 60.0
@@ -226,6 +227,8 @@ def on_threads(threads: int) -> dict[str, Any]:
 
 # --- memory of this process
 
+_collected = {"took": 0.0, "ended": 0.0}
+"""Seconds that the last collection of cycles of this process took, and when it was done."""
 _seen: dict[str, _SeenRun] = {}
 _lock = threading.Lock()
 
@@ -278,7 +281,7 @@ class Budget:
             It takes, or would take, more than is allowed, and so it does when all that can be
             given back is.
         """
-        if self.make_room(more):
+        if self.make_room(more, seldom=False):
             return
         planned = self.planned
         words = "" if planned is None else f" where {format_bytes(planned)} were planned,"
@@ -291,24 +294,36 @@ class Budget:
         )
         raise MemoryBudgetError(msg)
 
-    def make_room(self, more: int) -> bool:
+    def make_room(self, more: int, *, seldom: bool = True) -> bool:
         """Give back freed memory, and what nobody holds, where so much more needs it.
 
         What the allocator keeps of freed memory counts as resident, and so do cycles of objects
         that nobody holds.
 
+        Parameters
+        ----------
+        more : int
+            Bytes that may come next.
+        seldom : bool, optional
+            Look for cycles only where that was not done lately: in a process of many objects, as of
+            notebooks, it takes tenths of a second, and every step of a run may need room.
+
         Returns
         -------
         bool
-            Whether it fits.
+            Whether they fit.
         """
         if self._excess(more) <= 0:
             return True
         ask_allocator("malloc_trim", 0)
-        # A search for cycles takes tenths of a second in a process of many objects.
-        if self._excess(more) > 0:
+        if self._excess(more) <= 0:
+            return True
+        began = time.monotonic()
+        if not seldom or began - _collected["ended"] >= _COLLECTED_EVERY * _collected["took"]:
             gc.collect()
             ask_allocator("malloc_trim", 0)
+            _collected["ended"] = time.monotonic()
+            _collected["took"] = _collected["ended"] - began
         return self._excess(more) <= 0
 
     def _excess(self, more: int) -> int:
@@ -470,12 +485,12 @@ def _waited(client: Any, coroutine: Coroutine[Any, Any, Value]) -> Value:
                 alive = now
             elif now - alive > patience:
                 paused = [one["status"] for one in workers.values()].count("paused")
-                msg = (
-                    f"no worker can work, for {patience:g} s: of {len(workers)} workers {paused} "
-                    f"are paused, since their memory is full, and {len(workers) - paused} silent: "
-                    "start workers where there are none, see whether they run, and give them more "
-                    "memory where it is full"
+                of = (
+                    f"{paused} of {len(workers)} are paused, since their memory is full, and "
+                    f"{len(workers) - paused} silent: see whether they run, and give them memory"
                 )
+                start = "there is none: start some, or find out what ends them, as a lack of memory"
+                msg = f"no worker can work, for {patience:g} s: {of if workers else start}"
                 raise StalledError(msg)
         return answer.result()
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,6 +77,10 @@ def read_pairs(folder: str | Path) -> list[CauseEffectPair]:
     if not files:
         msg = f"{str(place)!r} must be a folder with files pair0001.txt and so on, and has none"
         raise DataError(msg)
+    for (first, one), (other, path) in pairwise(files):
+        if first == other:
+            msg = f"pairs must differ in their numbers, got {one.name} and {path.name}: rename one"
+            raise DataError(msg)
     known = _meta(place / _META) if (place / _META).exists() else None
     return [_pair(path, number, known) for number, path in files]
 

@@ -703,9 +703,12 @@ def _partition_values(texts: Sequence[str | None]) -> Any:
     import pyarrow as pa
 
     plain = [None if text in (None, _NO_VALUE) else unquote(text) for text in texts]
-    values = pa.array(plain, pa.string())
-    numbers, stray = numbers_of_text(values, USUAL)
-    return values if stray.any() else pa.array(numbers, from_pandas=True)
+    for type_ in (pa.int64(), pa.float64()):
+        try:
+            return pa.array(plain, pa.string()).cast(type_)
+        except pa.ArrowInvalid:
+            continue
+    return pa.array(plain, pa.string())
 
 
 def _common_schema(path: Path, files: Sequence[Path], schemas: Sequence[Any]) -> Any:

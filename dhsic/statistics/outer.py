@@ -489,11 +489,17 @@ class OuterStatistic(Statistic["OuterSums"]):
         pairs = [self.pairs[c] for c in numbers]
         beside = [self.beside[c] for c in numbers] if self.beside else ()
         unbiased = self.unbiased and 0 in numbers
-        return replace(self, pairs=pairs, unbiased=unbiased, beside=beside)
+        return self._alike(pairs=pairs, unbiased=unbiased, beside=beside)
 
     def bare(self) -> Self:
         """The same without sums of blocks of rows."""
-        return self if self.blocks == 1 else replace(self, blocks=1)
+        return self if self.blocks == 1 else self._alike(blocks=1)
+
+    def _alike(self, **changed: Any) -> Self:
+        """With the same features whitened row by row."""
+        other = replace(self, **changed)
+        other.__dict__["_columns"] = self._columns
+        return other
 
     def largest(self) -> Self:
         """The one of the most products."""
@@ -551,6 +557,15 @@ class OuterStatistic(Statistic["OuterSums"]):
         """A pair of which more is told, and both kernels with themselves where that is."""
         return [pair, *((k, k) for k in pair if self.own)] if pair else []
 
+    @cached_property
+    def _columns(self) -> dict[int, int]:
+        """Features, for every kernel, of all those that it has pairs with."""
+        others: dict[int, set[int]] = {}
+        for first, second in self.pairs:
+            others.setdefault(first, set()).add(second)
+            others.setdefault(second, set()).add(first)
+        return {k: sum(self.features[o].n_summed for o in some - {k}) for k, some in others.items()}
+
     def _carried(self, k: int, matrices: int) -> Features:
         """The features of a kernel, whitened row by row where that is quicker than afterwards.
 
@@ -559,10 +574,9 @@ class OuterStatistic(Statistic["OuterSums"]):
         features, matrix = self.features[k], self.features[k].matrix
         d, dtype = features.n_summed, features.map.dtype
         if matrix is None and features.factor is not None:
-            # Fewer rows than columns of cross-covariances are quicker to whiten. Of those with all
-            # other kernels, so that the digits are the same however much a pass takes.
-            columns = sum(one.n_summed for one in self.features) - d
-            few_rows = 2 * self.session.n <= matrices * columns
+            # Fewer rows than columns of the cross-covariances that it has are quicker to whiten. Of
+            # all of them, so that the digits are the same however much a pass takes.
+            few_rows = 2 * self.session.n <= matrices * self._columns.get(k, 0)
             single = dtype == np.float32 and d <= _WIDE
             matrix = features.inverse if single or few_rows else None
         return features.carried(None if matrix is None else matrix.astype(dtype, copy=False))

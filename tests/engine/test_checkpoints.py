@@ -150,7 +150,7 @@ def test_parts__that_are_broken_are_computed_again_and_said(how, long, tmp_path)
         "0007",
     ]
     assert len(seen.of("BlockFinished")) == 2
-    assert [one.name for one in seen.of("PassStarted")].count("kernel sums") == 3
+    assert [one.name for one in seen.of("PassStarted")].count("kernel sums") == 2
     assert_all_is_kept(tmp_path / "kept", whole, *long, **BY_ROWS)
 
 

@@ -116,7 +116,7 @@ def thawed(processes):
 @pytest.mark.nightly
 def test_run__of_frozen_workers_is_given_up_and_goes_on_elsewhere(own, long, impatient, tmp_path):
     workers, kept = process_ids(own), {"checkpoint": str(tmp_path / "kept")}
-    told = r"of 2 workers 0 are paused, .* and 2 silent"
+    told = r"0 of 2 are paused, .* and 2 silent"
     with thawed(workers), pytest.raises(DhsicError, match=told) as e:
         run(long, client=own, progress=at_block(3, lambda: freeze(workers)), **kept)
     assert f"what is done is kept in {tmp_path}/kept" in str(e.value)
@@ -140,8 +140,8 @@ def retire(own):
 @pytest.mark.parametrize(
     ("act", "words"),
     [
-        (lambda own: own.run(pause), r"of 2 workers 2 are paused.* more memory"),
-        (retire, "no worker can work, for 4 s: of 0 workers"),
+        (lambda own: own.run(pause), r"2 of 2 are paused.* give them memory"),
+        (retire, "no worker can work, for 4 s: there is none"),
     ],
     ids=["paused", "none"],
 )

@@ -447,6 +447,13 @@ def test_parquet_files__without_a_value_or_with_partitions_have_the_type_of_othe
         parts(tmp_path / "b" / f"my%20k={k}", HALF)
     found = dhsic.hsic("x", "my%20k", data=tmp_path / "b", rng=0)
     assert found.estimate == pytest.approx(dhsic.hsic(columns[0], columns[1], rng=0).estimate)
+    for k in (1, 2):  # whole numbers keep their digits
+        (tmp_path / "w").mkdir(exist_ok=True)
+        parts(tmp_path / "w" / f"when={2**53 + k}", HALF)
+    with pytest.raises(DataError, match=r"'when' has integers beyond 2\*\*53|integers beyond 2"):
+        dhsic.hsic("x", "when", data=tmp_path / "w", rng=0)
+    strata = dhsic.independence_test("x", "y", data=tmp_path / "w", strata="when", rng=0)
+    assert "strata" in strata.null_reason
     (tmp_path / "none.parquet").mkdir()
     with pytest.raises(DataError, match=r"must hold Parquet files, got none: give the folder"):
         dhsic.hsic("x", "y", data=tmp_path / "none.parquet")
