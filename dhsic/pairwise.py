@@ -58,6 +58,7 @@ from dhsic.nulls import (
 from dhsic.report import Findings, texts_of
 from dhsic.results import (
     AS_ASKED,
+    MOST_SHIFTS,
     LandmarkSummary,
     RunFields,
     VariableSummary,
@@ -178,7 +179,8 @@ class DependenceMatrix(RunFields):
         count, p = round(1.0 / float(self.own_pvalues.min())) - 1, first["p_value"]
         # A law has no smallest p-value.
         limited = self.null == "shifts" and is_least(p, count)
-        compared = f"<= {p:.4g} ({floor_text(count)})" if limited else f"= {p:.4g} by itself"
+        told = floor_text(count, reason=self.null_reason)
+        compared = f"<= {p:.4g} ({told})" if limited else f"= {p:.4g} by itself"
         measured = f"CKA {first['cka']:.4g}, p {compared}"
         attainable = self._attainable(alpha)
         return [
@@ -337,6 +339,8 @@ class DependenceMatrix(RunFields):
         text = f"{least:.3g} at least when adjusted, by {count - 1:,} replicates"
         if least > alpha:
             text += f", so that no pair can be rejected at level {alpha:g}"
+        if MOST_SHIFTS in self.null_reason:
+            return f"{text}; a longer series has more shifts, which give smaller ones"
         more = max(10 * count, _RESAMPLES_OF_PAIR * self._n_records)
         law = "or of freely exchangeable rows the null 'spectral'"
         return f"{text}; {more:,} replicates give smaller ones, {law}"

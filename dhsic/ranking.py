@@ -451,7 +451,7 @@ class ColumnRanking(RunFields):
         if not count:
             return []
         has = "feature has" if count == 1 else "features have"
-        text = f"{count:,} {has} {floor_text(self.n_resamples)}"
+        text = f"{count:,} {has} {floor_text(self.n_resamples, reason=self.null_reason)}"
         # The k smallest are rejected if they are k alpha / d at most (Benjamini, Hochberg 1995).
         needed = math.ceil(len(self.features) / (count * _LEVEL)) - 1
         if needed > self.n_resamples:

@@ -24,6 +24,9 @@ from dhsic.report import Findings, Pictures, Records, html_result, texts_of, wri
 
 AS_ASKED = "as asked"
 
+# How the null of a series says that there are no more shifts of it.
+MOST_SHIFTS = "about as many as the lag allows"
+
 # Metadata of a field that is neither written as JSON nor pickled; it needs a default.
 TRANSIENT: Final = MappingProxyType({"transient": True})
 
@@ -688,8 +691,10 @@ class IndependenceTestResult(DependenceEstimate):
     def _pvalue_text(self) -> str:
         count = len(self.null_distribution)
         if any(is_least(stage.pvalue, count) for stage in self.stages):
-            return f"<= {self.pvalue:.4g} (that of a stage is {floor_text(count)})"
-        return pvalue_text(self.pvalue, self.pvalue_error, count)
+            least = floor_text(count, reason=self.null_reason)
+            return f"<= {self.pvalue:.4g} (that of a stage is {least})"
+        best_rank = 1 if self.grid is None else self.grid.best_rank
+        return pvalue_text(self.pvalue, self.pvalue_error, count, best_rank, self.null_reason)
 
     @property
     def _p(self) -> str:
@@ -909,6 +914,20 @@ class GridSummary:
             "max": "the largest standardised statistic",
             "min-p": "the smallest p-value",
         }[self.aggregate]
+
+    @property
+    def best_rank(self) -> int:
+        """The smallest numerator of a p-value, if the strongest one exceeds all replicates.
+
+        It is 1 but where ranks are weighed by shares of the level, see `dhsic.nulls.aggregate`:
+        rank k of a replicate by the others is as good as rank 1 by the share of the strongest where
+        (k - 1/2) / (1 - share) <= 1 / (2 share).
+        """
+        if self.aggregate == "soft" or not 0.0 < self.reference_share < 1.0:
+            return 1
+        reference = self.strongest == self.reference
+        share = self.reference_share if reference else 1.0 - self.reference_share
+        return 1 + math.floor(0.5 + 0.5 * (1.0 - share) / share)
 
 
 @dataclass(frozen=True)
@@ -1251,7 +1270,9 @@ class StoredArraySummary:
         return f"{count} of {self.name} absent, read as the fill value" if self.absent else ""
 
 
-def pvalue_text(p: float, error: float | None, n_replicates: int) -> str:
+def pvalue_text(
+    p: float, error: float | None, n_replicates: int, best_rank: int = 1, reason: str = ""
+) -> str:
     """Return the text of a p-value with its error, or of a bound if no p-value can be smaller.
 
     Parameters
@@ -1262,38 +1283,52 @@ def pvalue_text(p: float, error: float | None, n_replicates: int) -> str:
         Its Monte Carlo standard error; None if nothing is simulated.
     n_replicates : int
         b, of which the smallest is 1 / (b + 1).
+    best_rank : int, optional
+        Where it is best_rank / (b + 1) instead, see `GridSummary.best_rank`.
+    reason : str, optional
+        How the replicates were made.
 
     Examples
     --------
     >>> pvalue_text(0.001, 0.001, 999)
-    '<= 0.001 (the smallest with 999 replicates; 9,999 or so would tell a smaller one)'
+    '<= 0.001 (the smallest with 999 replicates; take 9,999 or so to tell a smaller one)'
     >>> pvalue_text(0.25, 0.0137, 999), pvalue_text(0.25, None, 1000)
     ('0.25 ± 0.014', '0.25')
     """
     if error is None:
         return f"{p:.4g}"
-    if not is_least(p, n_replicates):
+    if not is_least(p, n_replicates, best_rank):
         return f"{p:.4g} ± {error:.2g}"
-    return f"<= {p:.4g} ({floor_text(n_replicates)})"
+    return f"<= {p:.4g} ({floor_text(n_replicates, best_rank, reason)})"
 
 
-def is_least(p: float, n_replicates: int) -> bool:
-    """Whether a p-value is the smallest that there can be, 1 / (b + 1)."""
+def is_least(p: float, n_replicates: int, best_rank: int = 1) -> bool:
+    """Whether a p-value is the smallest that there can be, best_rank / (b + 1)."""
     # The product of a float may miss the whole number by a digit.
-    return p * (n_replicates + 1) <= 1.0 + 1e-9
+    return p * (n_replicates + 1) <= best_rank + 1e-9
 
 
-def floor_text(n_replicates: int) -> str:
+def floor_text(n_replicates: int, best_rank: int = 1, reason: str = "") -> str:
     """Say that no p-value can be smaller, and how many replicates would resolve smaller ones.
+
+    Where the reason of the null says that a series has no more shifts, longer ones would.
 
     Examples
     --------
     >>> floor_text(250)
-    'the smallest with 250 replicates; 2,509 or so would tell a smaller one'
+    'the smallest with 250 replicates; take 2,509 or so to tell a smaller one'
+    >>> floor_text(250, best_rank=2)
+    'the smallest of one combination with 250 replicates; take 2,509 or so to tell a smaller one'
+    >>> floor_text(49, reason=f"all 50 shifts, {MOST_SHIFTS}")
+    'the smallest with 49 replicates; a longer series has more shifts, to tell a smaller one'
     """
     # Ten times as many with the data among them, so that the smallest p-value is a tenth of it.
     more = 10 * (n_replicates + 1) - 1
-    return f"the smallest with {n_replicates:,} replicates; {more:,} or so would tell a smaller one"
+    alone = " of one combination" if best_rank > 1 else ""
+    how = f"take {more:,} or so"
+    if MOST_SHIFTS in reason:
+        how = "a longer series has more shifts,"
+    return f"the smallest{alone} with {n_replicates:,} replicates; {how} to tell a smaller one"
 
 
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")

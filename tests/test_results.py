@@ -365,7 +365,7 @@ def test_pvalue__at_its_floor_is_a_bound_with_what_would_tell_more():
     least = dataclasses.replace(
         made("one kernel"), null_distribution=np.zeros(249), pvalue=1 / 250, pvalue_error=0.004
     )
-    assert told(least).startswith("<= 0.004 (the smallest with 249 replicates; 2,499 or so")
+    assert told(least).startswith("<= 0.004 (the smallest with 249 replicates; take 2,499 or so")
     assert "p <= 0.004," in repr(least)
     above = dataclasses.replace(least, pvalue=2 / 250)
     assert told(above) == "0.008 ± 0.004"
@@ -374,13 +374,18 @@ def test_pvalue__at_its_floor_is_a_bound_with_what_would_tell_more():
 
 
 @pytest.mark.parametrize("aggregate", ["max", "min-p", "soft"])
-def test_pvalue__of_a_grid_that_cannot_be_smaller_is_a_bound(aggregate):
+@pytest.mark.parametrize(("share", "rank"), [(0.1, 1), (0.8, 3)])
+def test_pvalue__of_a_grid_that_cannot_be_smaller_is_a_bound(aggregate, share, rank):
+    """Where the reference tells nothing, rank 3 of 99 replicates is as good as rank 1 by 0.2."""
     candidates = dhsic.Candidates("gaussian", (1 / 16, 1.0))
-    grid = dhsic.Grid(candidates, combine="all", aggregate=aggregate, reference_share=0.1)
+    grid = dhsic.Grid(candidates, combine="all", aggregate=aggregate, reference_share=share)
     x = np.linspace(-1.0, 1.0, 120)
     options = {"estimator": "v-hsic", "null": dhsic.Permutation(99), "rng": 0}
     result = dhsic.independence_test(x, np.cos(25.0 * x), kernels=grid, **options)
-    assert told(result).startswith("<= 0.01 (the smallest with 99 replica")
+    rank = 1 if aggregate == "soft" else rank
+    assert (result.grid.best_rank, result.pvalue) == (rank, pytest.approx(rank / 100))
+    alone = " of one combination" if rank > 1 else ""
+    assert told(result).startswith(f"<= {result.pvalue:.4g} (the smallest{alone} with 99 replica")
 
 
 def test_pvalue__of_a_chain_with_a_stage_at_its_floor_is_a_bound():

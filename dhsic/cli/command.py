@@ -66,7 +66,7 @@ from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DhsicError, InvalidArgumentError, needing, printable
 from dhsic.estimators.choose import ESTIMATORS, NULLS
-from dhsic.io.open import open_group, open_group_labels, parse_variable
+from dhsic.io.open import open_group, open_group_labels
 from dhsic.io.tables import is_table, text_of_columns
 from dhsic.io.urls import Folder, is_url, redacted
 from dhsic.io.zarr_output import check_new_group
@@ -590,16 +590,28 @@ def column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]]:
     """Read ``NAME=COLUMNS`` of every group of columns."""
     groups: dict[str, list[int | str]] = {}
     for text in texts:
-        name, _, columns = (part.strip() for part in text.partition("="))
-        if not name or not columns or name in groups:
-            msg = f"--column-group must be NAME=COLUMNS, each name once; got {text!r}"
+        name, _, columns = text.partition("=")
+        try:
+            # A range leaves its ends out as in Python, where `:12` begins with the first column.
+            listed = [j for part in columns.split(",") for j in _range(part, d)]
+        except ValueError:
+            listed = []
+        if not name.strip() or not listed or name.strip() in groups:
+            msg = (
+                "--column-group must be NAME=COLUMNS, each name once, with columns as 0:12 or "
+                f"0,3,5; got {text!r}"
+            )
             raise click.UsageError(msg)
-        _, _, chosen = parse_variable(f"group[:, {columns}]")
-        # A number beyond the columns is refused with the others, and not cut off.
-        if isinstance(chosen, slice):
-            chosen = list(range(chosen.start or 0, chosen.stop or d, chosen.step or 1))
-        groups[name] = chosen or []
+        groups[name.strip()] = listed
     return groups
+
+
+def _range(text: str, d: int) -> Sequence[int | str]:
+    first, colon, last = (part.strip() for part in text.partition(":"))
+    if colon:
+        return range(int(first or 0), int(last or d))
+    # A column whose name is a number is called by its place, as the help says.
+    return [int(first) if first.lstrip("+-").isdigit() else first] if first else []
 
 
 # --- where a command runs: its options, and what they mean to the package

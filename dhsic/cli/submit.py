@@ -312,7 +312,7 @@ def _whole(found: Sequence[Standing]) -> Standing:
 
 def _follow(run: SubmittedRun) -> None:
     """Wait until the run is over; a queue that is busy may be silent for a while."""
-    silences = 0
+    silences, begun = 0, ("", None, None)
     with progress_bar() as bar:
         while True:
             try:
@@ -329,7 +329,10 @@ def _follow(run: SubmittedRun) -> None:
                 over = f"{sum(one not in _GOING for one in found)} of {len(found)} have ended"
                 usual = over if run.each and now == "running" else _USUAL[now]
                 known = progress or {"name": _trouble(run, now) or usual}
-                if bar.position.name != known["name"]:
+                # Passes of one name follow each other, as those of the pairs of a search.
+                turn = known["name"], known.get("pass"), known.get("amount")
+                if turn != begun:
+                    begun = turn
                     bar.begin(*(known[key] for key in _COUNTED if key in known))
                 elif progress is not None:
                     bar.at(progress["done"])

@@ -33,6 +33,7 @@ from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.kernels import Combinations
 from dhsic.nulls import Permutation, Resampling, Shifts, TimeOrder
+from dhsic.results import MOST_SHIFTS
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -555,7 +556,7 @@ class Series(_Uncached):
             if len(self.series) > 1:
                 what = f"{self.what}, each by multiples of {min(x.shape[2] for x in items):,} rows"
             if most >= self.most_shifts:
-                what += ", about as many as the lag allows"
+                what += f", {MOST_SHIFTS}"
             made = MovedGroups.of(self.n, size, self.seed, items, what, serial=True)
             self._made[size] = made
         return self._made[size]

@@ -188,6 +188,8 @@ def test_result__says_which_adjusted_pvalues_can_be_attained():
     law = dhsic.dependence_matrix(*variables, null="spectral", rng=0)
     assert law.least_adjusted == 0.0
     assert "p-values" not in dict(law.summary())
+    series = dhsic.dependence_matrix(*variables, order=dhsic.TimeOrder(lag=10), rng=0)
+    assert "a longer series" in dict(series.summary())["p-values"]
 
 
 def test_dependent__are_the_pairs_whose_adjusted_pvalues_reach_the_level():
