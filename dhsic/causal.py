@@ -1218,7 +1218,7 @@ class DAG(Result):
         super().__post_init__()
         edges, _ = plots.causal_order(self.parents)
         ascending = [tuple(sorted({*own})) for own in edges]
-        named = isinstance(self.names, Sequence) and len(self.names) == len(edges)
+        named = np.shape(self.names) == (len(edges),)
         if not named or ascending != edges:
             msg = (
                 "a DAG needs a name for every node, and numbers of parents that ascend, got "

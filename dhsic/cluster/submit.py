@@ -32,7 +32,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from dhsic._files import disk_errors, parse_json, write_whole
+from dhsic._files import parse_json, write_whole
 from dhsic._validation import nearest
 from dhsic.cluster.spec import (
     ClusterSpec,
@@ -171,24 +171,33 @@ class SubmittedRun:
         return found
 
     def write(self, text: str) -> None:
-        """Make the folder.
+        """Make the folder, as a whole or not at all.
 
         Raises
         ------
         DataError
             The disk refuses.
         """
+        partial = self.folder.with_name(f".{self.identity}.partial")
         facts = {key: getattr(self, key) for key in _FACTS} | {"format": _FORMAT}
-        with disk_errors(self.folder):
-            # For the user alone: commands name data, and the description of a cluster names hosts.
+        try:
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.folder.mkdir(mode=0o700)
+            # For the user alone: commands name data, and the description of a cluster names hosts.
+            partial.mkdir(mode=0o700)
             for task in self.tasks() if self.each else ():
-                task.folder.mkdir()
-            (self.folder / "cluster.yaml").write_text(yaml_text([self.spec.to_dict()]), "utf-8")
-            self.script.write_text(text, "utf-8")
-            # Last: who lists runs leaves out a folder without it.
-            (self.folder / "run.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+                (partial / task.folder.name).mkdir()
+            (partial / "cluster.yaml").write_text(yaml_text([self.spec.to_dict()]), "utf-8")
+            (partial / self.script.name).write_text(text, "utf-8")
+            (partial / "run.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+            # It gets its name when all is written: who lists runs sees no half of one.
+            partial.rename(self.folder)
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            msg = (
+                f"--runs must be a folder that can be written to, got {self.folder.parent}: "
+                f"{error.strerror or error}"
+            )
+            raise ClusterError(msg) from error
 
 
 def job_in(folder: Path) -> str | None:
@@ -411,32 +420,35 @@ def submit_run(run: SubmittedRun, text: str) -> str:
     ClusterError, DataError
         The queue refuses, or the disk.
     """
-    queue, job = QUEUES[run.where], ""
+    # Before the queue is asked, which may start the job at once.
+    run.write(text)
+    queue = QUEUES[run.where]
     words = queue["sweep"] if run.each else queue["submit"]
     try:
-        # Before the queue is asked, which may start the job at once.
-        run.write(text)
         count, most = len(run.tasks()), run.spec.bounds.maximum
-        # kubectl applies one object after another: those before a refusal bear the name of the run.
-        job = run.name if run.where == "kubernetes" else ""
         # From stdin: a script in a file could change before the queue reads it.
         said = _asked(run, words, given=text, last=count - 1, count=count, most=most)
         if (match := re.search(queue["job"], said)) is None:
             msg = f"{run.where} must answer with the number of a job, got {said[:80]!r}"
             raise ClusterError(msg)
-        job = match[0] or run.name
-        write_whole(run.folder / "job", f"{job}\n")
     except BaseException as error:
         try:
-            # A job that no folder names could not be found again.
-            if job:
+            if run.where == "kubernetes" and isinstance(error, ClusterError):
                 with suppress(ClusterError):
-                    end_job(run, job)
-        finally:  # also where Ctrl-C ends the wait for the queue
+                    # kubectl applies one object after another: those before the refusal are there.
+                    end_job(run, run.name)
+        finally:  # also where Ctrl-C ends the wait for kubectl
             shutil.rmtree(run.folder, ignore_errors=True)
         for reason, remedy in queue.get("refused", {}).items():
             if reason in str(error):
                 raise ClusterError(remedy) from error
+        raise
+    job = match[0] or run.name
+    try:
+        write_whole(run.folder / "job", f"{job}\n")
+    except BaseException:
+        # A job that no folder names could not be found again.
+        end_job(run, job)
         raise
     return job
 

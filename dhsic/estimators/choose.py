@@ -610,9 +610,10 @@ def find_null(
     supported, reason = nulls_of(type(estimator)), AS_ASKED
     if not isinstance(null, str) and _stands(null, supported):
         if n_resamples is not None:
+            remedy = "set it in the value" if hasattr(null, "n_resamples") else "it draws none"
             msg = (
                 f"n_resamples must be left out where null is a value, got {n_resamples} beside "
-                f"{null!r}: set it in the value"
+                f"{null!r}: {remedy}"
             )
             raise InvalidArgumentError(msg)
         chosen = null
