@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -450,9 +451,8 @@ def scaling_study(
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
         place = _place(client, tests.get("memory", _MEMORY), stack)
-        # Memory is not planned here: a runtime of one byte says how many workers and threads there
-        # are.
-        here = Runtime.of(client, None, 1)
+        # Memory is not planned here: the runtime says how many workers and threads there are.
+        here = Runtime.of(client, None, sys.maxsize)
         names = tests.pop("names", None)
         rows, told, data = _data(variables, names, Path(scratch), here)
         workers, where = here.threads, "on this machine"

@@ -970,7 +970,7 @@ CLUSTERS = {
     "kind: slrum": "did you mean 'slurm'",
     "kind: local\nworkers: 0": "an integer >= 1, got 0",
     "kind: local\nmemory: 1MiB": "1.0 MiB are allowed",
-    "kind: slurm\nworkers: 2\nslurm: {queue: ''}": "queue must be one plain word",
+    "kind: slurm\nworkers: 2\nslurm: {queue: ''}": "queue must be text in one line, not empty",
     "kind: scheduler\nscheduler: {address: 'tcp://192.0.2.1:1'}": "has no TLS",
     "kind: gateway\nworkers: 1\ngateway: {address: ftp://h}": "gateway: address must be a URL",
 }

@@ -70,8 +70,8 @@ def _text(
     name: str,
     value: Any,
     pattern: str = ".+",
-    requirement: str = "text in one line",
-    remedy: str = "leave control characters out",
+    requirement: str = "text in one line, not empty",
+    remedy: str = "leave out control characters, or the key",
 ) -> str:
     # YAML reads the name of a queue such as 2024 as a number.
     plain = isinstance(value, str | int | float) and not isinstance(value, bool)

@@ -21,7 +21,7 @@ from dhsic._random import generator
 from dhsic._validation import check_choice, check_flag, check_integer, check_level
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
     PAIRED,
@@ -690,6 +690,7 @@ Placement = Literal["optimised", "random"]
 _PASS = "test locations"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
+_FEWEST_ROWS = 2
 _GUARDED = 10.0  # rows over the mean squared skewness of the products at the locations, at least
 
 
@@ -768,6 +769,12 @@ class NFSIC(Estimator):
     def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
         """The estimate is made before the replicates, by rows that are not those to train on."""
         count, trained = self._count(session), self._trained(session.n)
+        if session.n - trained < _FEWEST_ROWS:
+            msg = (
+                f"{self.name} needs at least {_FEWEST_ROWS} rows besides those to train on, got "
+                f"{session.n - trained}: add rows, or take NFSIC(placement='random')"
+            )
+            raise DataError(msg)
         steps: list[DriverStep | PassPlan] = [fitting_step(session)]
         if trained:
             rows = 8 * trained * sum(session.dims)

@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_choice, check_flag, named_arguments, nearest, shown
+from dhsic._validation import check_flag, named_arguments, nearest, shown
 from dhsic.engine.passes import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
@@ -42,11 +42,10 @@ from dhsic.io.tables import (
 )
 from dhsic.io.variables import (
     ColumnChoice,
-    GapTreatment,
     Labels,
-    Missing,
     Variable,
     check_metadata,
+    check_missing,
     holds_columns,
     is_of,
     is_sparse,
@@ -152,7 +151,7 @@ def open_labelled_data(
     DataError
         There are more or fewer labels than rows.
     """
-    check_choice("missing", missing, get_args(GapTreatment if pairwise else Missing))
+    check_missing(missing, pairwise=pairwise)
     # A group alone is data, whose arrays are the variables.
     if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
         data, variables = variables[0], []
@@ -315,7 +314,7 @@ def open_sample_data(
     DataError
         There are more or fewer labels than rows, or they are of several kinds.
     """
-    check_choice("missing", missing, get_args(Missing))
+    check_missing(missing, pairwise=False)
     chosen, names = _chosen(samples, names, data)
     opened = open_samples(chosen, names)
     beside = []

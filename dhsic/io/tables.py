@@ -46,7 +46,7 @@ from dhsic._validation import (
 from dhsic.engine.passes import INEXACT, LARGEST_EXACT, check_exact, kinds_of
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.urls import METADATA
-from dhsic.io.variables import Missing, Variable, is_of
+from dhsic.io.variables import Missing, Variable, check_missing, is_of
 from dhsic.io.zarr_output import (
     OnRowsWritten,
     WrittenColumn,
@@ -1295,7 +1295,7 @@ class _Encoder:
 
 
 def _check_options(variables: Variables, missing: str) -> None:
-    check_choice("missing", missing, get_args(Missing))
+    check_missing(missing, pairwise=False)
     if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
         got = shown(variables)
         msg = f"variables must be a dictionary, from a name to a list of columns, got {got}"

@@ -24,13 +24,13 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise, product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._files import check_regular
-from dhsic._validation import shown
+from dhsic._validation import check_choice, shown
 from dhsic.engine.graph import pickled, unpacked
 from dhsic.engine.passes import (
     Gaps,
@@ -48,7 +48,7 @@ from dhsic.engine.passes import (
 from dhsic.engine.runtime import GRAPH_PLACE, graphs_on
 from dhsic.engine.session import Inventory, Stamp
 from dhsic.engine.units import format_bytes
-from dhsic.errors import DataError, DhsicError, MemoryBudgetError
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.urls import METADATA, StorageError, failure_of, is_url, storage_error
 
 ColumnChoice = tuple[int, ...] | None
@@ -1421,6 +1421,24 @@ def count_gaps(source: Source) -> Gaps:
         msg = f"variable {source.name!r} has no value in column {column}: leave it out"
         raise DataError(msg)
     return Gaps(rows, tuple(values.tolist()))
+
+
+def check_missing(missing: str, *, pairwise: bool) -> None:
+    """Refuse what is no treatment, or none of the function that was called.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Says where "pairwise" can be used.
+    """
+    if isinstance(missing, str) and missing == "pairwise" and not pairwise:
+        msg = (
+            "missing='pairwise' is for independence_test, hsic, plan, dependence_matrix, lag_scan, "
+            "rank_features, plan_ranking and select_features, got it in another function: take "
+            "'drop', or fill the gaps"
+        )
+        raise InvalidArgumentError(msg)
+    check_choice("missing", missing, get_args(GapTreatment if pairwise else Missing))
 
 
 def _counts(block: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp], NDArray[np.intp]]:

@@ -1212,8 +1212,8 @@ def _pieces(
     """All at once where the sums fit in memory; else parts of the statistics, then of the cosets.
 
     Of one statistic and one coset they are parts that add up to it. What is too large even then is
-    taken a coset at a time, and the plan says so. A part is some of the statistics, their numbers
-    and some of the cosets, by default all.
+    taken as it is, and the plan says so. A part is some of the statistics, their numbers and some
+    of the cosets, by default all.
     """
     some, numbers, cosets = part or (statistic, range(len(statistic)), range(orbit.cosets))
     planned = partial(_planned, session, orbit)
@@ -1221,27 +1221,41 @@ def _pieces(
     # that has ended until cycles are collected.
     again = partial(_pieces, session, statistic, orbit, share)
     (most, together), count = some.most(orbit), len(numbers)
-    allowed, parts = session.runtime.pass_bytes // (share if count > 1 else 1), -(-count // most)
-    if parts == 1:
-        # The last cosets take more than the first: they move rows.
-        piece = planned(some, cosets[-together:], numbers)
-        if piece.needed <= allowed:
-            for few in _cut(cosets, -(-len(cosets) // together)):
-                yield piece if few == piece.cosets else planned(some, few, numbers)
-            return
-        parts = min(-(-piece.needed // max(allowed, 1)), count)
-    if count > 1:
+    allowed = session.runtime.pass_bytes // (share if count > 1 else 1)
+    # The last cosets take more than the first: they move rows.
+    piece = planned(some, cosets[-together:], numbers) if count <= most else None
+    if piece is not None and piece.needed <= allowed:
+        for few in _cut(cosets, -(-len(cosets) // together)):
+            yield piece if few == piece.cosets else planned(some, few, numbers)
+    elif count > 1:
+        parts = -(-count // most)
+        if piece is not None:
+            parts = min(-(-piece.needed // max(allowed, 1)), count)
         for few_numbers in _cut(numbers, parts):
             yield from again(statistic.part(few_numbers), few_numbers, cosets)
-    elif planned(some, cosets[-1:], numbers).fits(session):
-        for few in _cut(cosets, 2):
-            yield from again(some, numbers, few)
-    elif addends := some.addends(lambda part: planned(part, cosets[-1:]).fits(session)):
+    else:
+        assert piece is not None
+        one = planned(some, cosets[-1:], numbers)
+        fits = one.fits(session)
+        addends = (
+            [] if fits else some.addends(lambda part: planned(part, cosets[-1:]).fits(session))
+        )
         for addend in addends:
             yield from again(addend, numbers, cosets)
-    else:
-        for few in _cut(cosets, len(cosets)):
-            yield planned(some, few, numbers)
+        if fits:
+            for few in _cut(cosets, 2):
+                yield from again(some, numbers, few)
+        elif not addends:
+            # Nothing fits: the plan says about how much one coset takes.
+            parts = max(-(-len(cosets) // together), -(-piece.needed // one.needed))
+            # One coset fits where the driver holds less than is kept for it.
+            room = session.runtime.memory - session.runtime.libraries_bytes
+            while parts < len(cosets) and one.needed <= room:
+                if planned(some, next(_cut(cosets, parts))).needed <= room:
+                    break
+                parts *= 2
+            for few in _cut(cosets, parts):
+                yield planned(some, few, numbers)
 
 
 def _cut(numbers: Any, parts: int) -> Iterator[Any]:

@@ -1429,15 +1429,20 @@ class KeptBlocks:
         Those of the pass.
     dims : tuple of int
         Columns of every variable.
+    itemsize : int
+        Bytes of a value.
     """
 
     groups: RowGroups
     dims: tuple[int, ...]
+    itemsize: int
 
     @classmethod
     def of(cls, session: Session, groups: RowGroups | None = None) -> Self:
         """Those of the variables of a session; where no pass keeps them of groups of all rows."""
-        return cls(groups or Groups.of(session.n, _GROUP, session.seed), session.dims)
+        groups = groups or Groups.of(session.n, _GROUP, session.seed)
+        pairs = zip(session.sources, session.dims, strict=True)
+        return cls(groups, session.dims, min(8, max(source.row_bytes // d for source, d in pairs)))
 
     @property
     def rows(self) -> int:
@@ -1469,10 +1474,10 @@ class KeptBlocks:
         return min(self.groups.count, _MOST_BLOCKS, max(_LEAST_BLOCKS, held))
 
     def nbytes(self, rows: int) -> int:
-        """Bytes of what is kept of so many rows, at most."""
+        """Bytes of what is kept of so many rows."""
         # Blocks lie evenly, so that a share of the rows has that share of them.
         blocks = min(self.count, math.ceil(self.count * rows / self.groups.n))
-        return 8 * blocks * self.rows * sum(self.dims)
+        return blocks * self.rows * sum(self.dims) * self.itemsize
 
     @cached_property
     def _numbers(self) -> NDArray[np.intp]:

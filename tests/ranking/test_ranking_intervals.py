@@ -147,8 +147,11 @@ def test_picture__has_a_line_on_every_bar():
 
 
 def test_picture__refuses_ends_that_are_none():
-    for wrong in ([[0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]):
-        with pytest.raises(InvalidArgumentError, match="2 pairs of ends"):
+    for wrong, words in (
+        ([[0.0, 1.0]], r"must be finite numbers of shape \(2, 2\)"),
+        ([[1.0, 0.0], [0.0, 1.0]], "must have the lower end first"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
             dhsic.plots.ranking([0.1, 0.2], intervals=wrong)
 
 
