@@ -347,7 +347,7 @@ REFUSED = {
     ("'rm -rf /'", SLURM): "got 'rm -rf /'",
     ("status x", SLURM): "got 'status'",
     (f"{URL} --estimator v-hsc", SLURM): "'v-hsic'",
-    (f"{URL} --estimator v-hsic:n_landmarks=9", SLURM): "got 'n_landmarks'",
+    (f"{URL} --estimator v-hsic:n_landmarks=9", SLURM): "got 'n_landmarks=9'",
     (URL.replace("//", "//me:secret@"), SLURM): "no password or signature",
     (f"{TEST} --json o.json", SLURM): "--json cannot be given to a command",
     (f"{TEST} --workers 2", SLURM): "--workers cannot be given to a command",
