@@ -85,10 +85,14 @@ class Runtime:
     )
     baseline: int | None = field(default=None, compare=False, metadata=TRANSIENT)
 
-    def make_room(self) -> None:
-        """Have this process give back freed memory where the largest step would need it."""
-        if self.budget.planned is not None and self.client is None:
-            self.budget.make_room(self.budget.planned - self.libraries_bytes)
+    def make_room(self) -> bool:
+        """Have this process give back freed memory where the largest step would need it.
+
+        Returns whether it fits then, and false where that is not known.
+        """
+        if self.budget.planned is None or self.client is not None:
+            return False
+        return self.budget.make_room(self.budget.planned - self.libraries_bytes)
 
     def planned(self, peak: int, baseline: int) -> Runtime:
         """The same for a run that has so many bytes in its plan, of which some are the libraries'.

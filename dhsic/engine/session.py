@@ -267,8 +267,8 @@ class Session:
         MemoryBudgetError
             This process takes more memory than it was allowed.
         """
-        self.runtime.make_room()
-        self.runtime.budget.look()
+        if not self.runtime.make_room():
+            self.runtime.budget.look()
         if self._done.pilot is not None:
             self._done.pilot.step(name)
         self.listener(StepStarted(name))
