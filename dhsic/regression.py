@@ -662,11 +662,9 @@ def _of_all_rows(session: Session, regression: Regression, wanted: Regressions) 
         y, x = values[target], [values[j] for j in given]
 
         def regress() -> Vector:
-            left, remedy = (
-                regression.residuals(y, x, rng),
-                "return target - predictions, a row each",
-            )
+            left = regression.residuals(y, x, rng)
             what = f"residuals of regression {regression.name!r}"
+            remedy = "return target - predictions, a row each"
             return check_numbers(what, left, *y.shape, remedy=remedy)
 
         left = session.keep(name, regress, (regression, target, given))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections import Counter
@@ -43,7 +44,7 @@ _PROGRESS = "{name}, {done:,} of {amount:,} {unit}"
 _COUNTED = ("name", "amount", "unit", "done")
 _GOING: tuple[Standing, ...] = ("waiting", "running")
 _USUAL = {"waiting": "waiting in the queue", "running": "starting"}
-_SECONDS_BETWEEN, _SILENCES, _SHOWN = 2.0, 10, 50
+_SECONDS_BETWEEN, _SILENCES, _LOG_END, _SHOWN = 2.0, 10, 4096, 50
 # Files of a run lie in its folder, and where it runs is in the file: both are not to be said twice.
 _RESERVED = (
     *("--json", "--log-json", "--cluster", "--memory", "--threads", "--workers", "--scheduler"),
@@ -373,9 +374,12 @@ def _why(run: SubmittedRun, found: Sequence[Standing]) -> str:
     if (known := trouble(run, ended=True)) is not None:
         return known
     for path in (task.folder / "error.log", run.folder / "job.log"):
-        with suppress(OSError):
-            if lines := path.read_text("utf-8", errors="replace").strip().splitlines():
-                return lines[-1].strip()
+        with suppress(OSError), path.open("rb") as log:
+            # The log may be large, and its last line is in the end of it.
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_END))
+            lines = log.read().decode(errors="replace").splitlines()
+            if said := [line.strip() for line in lines if line.strip()]:
+                return said[-1]
     return "it left no message"
 
 

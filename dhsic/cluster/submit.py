@@ -175,7 +175,7 @@ class SubmittedRun:
 
         Raises
         ------
-        DataError
+        ClusterError
             The disk refuses.
         """
         partial = self.folder.with_name(f".{self.identity}.partial")
@@ -417,8 +417,8 @@ def submit_run(run: SubmittedRun, text: str) -> str:
 
     Raises
     ------
-    ClusterError, DataError
-        The queue refuses, or the disk.
+    ClusterError
+        The queue refuses.
     """
     # Before the queue is asked, which may start the job at once.
     run.write(text)

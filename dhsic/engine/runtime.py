@@ -333,7 +333,8 @@ class Budget:
     def _excess(self, more: int) -> int:
         now, resident = time.monotonic(), own_bytes()
         with _lock:
-            mine = _seen.setdefault(self.run, _SeenRun(self.allowed, resident))
+            if (mine := _seen.get(self.run)) is None:
+                mine = _seen[self.run] = _SeenRun(self.allowed, resident)
             mine.last = now
             mine.held.add(self)
             for ended in [run for run, one in _seen.items() if not one.held]:

@@ -27,6 +27,7 @@ from dhsic.engine.session import Differing, Session, Still
 from dhsic.engine.units import format_bytes
 from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, Ranked
+from dhsic.kernels.grid import SharedTiles
 from dhsic.kernels.wrap import of_rows
 from dhsic.linalg import solve_lower, squared_norms
 from dhsic.nulls import (
@@ -847,12 +848,16 @@ def compared_in_samples(
 
     Kernels without a length are not looked at: they compare all rows.
     """
+    looked = [k for k, kernel in enumerate(combinations.kernels) if kernel.has_length]
+    if not looked:
+        return [*range(len(combinations))]
+    given, of = combinations.kernels, combinations.variables
+    shared = SharedTiles(tuple(given[k] for k in looked), tuple(of[k] for k in looked))
     s, left_out = len(samples[0]), set[int]()
-    for k, (kernel, m) in enumerate(zip(combinations.kernels, combinations.variables, strict=True)):
-        if not kernel.has_length:
-            continue
-        # Neighbours of some rows are counted, evenly over the sample.
-        tile = kernel(samples[m][:: -(-s // _NEIGHBOUR_ROWS)], samples[m])
+    rows, columns = shared.rows_and_columns(samples, np.float64)
+    # Neighbours of some rows are counted, evenly over the sample.
+    some = [np.ascontiguousarray(x[:: -(-s // _NEIGHBOUR_ROWS)]) for x in rows]
+    for k, tile in zip(looked, shared.tiles(some, columns, np.float64), strict=True):
         others = nearness(tile) * s - 1.0  # of the sample, on average
         # A row is near itself, and near the share of the other rows that it is near in the sample.
         if is_identity((1.0 + others * (n - 1) / max(1, s - 1)) / n, n):

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial, reduce
 from typing import Any, ClassVar, NamedTuple, Self
@@ -580,7 +580,9 @@ def held_lines(groups: RowGroups) -> tuple[Indices, Indices, Vector]:
     )
 
 
-def add_held(reduction: GramPass, sums: PairSums, grams: Sequence[Matrix]) -> None:
+def add_held(
+    reduction: GramPass, sums: PairSums, grams: Sequence[Matrix], orders: Mapping[int, Indices]
+) -> None:
     """Add the cross-spectra of matrices in memory, whose lines the orders of cosets take elsewhere.
 
     With few rows, shifts of one order are few, and there are many orders, the cosets. Kernels are
@@ -605,8 +607,7 @@ def add_held(reduction: GramPass, sums: PairSums, grams: Sequence[Matrix]) -> No
     most = max(1, _GATHERED_BYTES // (length * reduction.dtype.itemsize))
     step, part = max(1, most // len(weights)), min(len(weights), most)
     weights = weights.astype(next(iter(own.values())).dtype)
-    for m in {reduction.variables[right] for right in meeting}:
-        every = reduction.orbit.places(reduction.cosets, m)
+    for m, every in orders.items():
         for r, d in itertools.product(range(0, len(every), step), range(0, len(weights), part)):
             some, at, on = every[r : r + step], slice(r, r + step), slice(d, d + part)
             places = n * some[:, rows[on]] + some[:, columns[on]]
@@ -849,6 +850,12 @@ class GramStatistic(Statistic[Any]):
             pairs.__dict__["shared"] = some.shared
         return pairs
 
+    def _pairs_of(self, reduction: GramPass | RowsPass) -> GramPass:
+        """What is done with pairs of the rows that a pass reads."""
+        if isinstance(reduction, GramPass):
+            return reduction
+        return self._pairs(reduction.orbit, reduction.cosets)
+
     def _holds(self, orbit: Orbit) -> bool:
         """Whether the matrices of all rows are held: all are permuted, or rows are few."""
         n, in_sets = orbit.groups.n, isinstance(orbit.groups, MovedGroups)
@@ -863,7 +870,7 @@ class GramStatistic(Statistic[Any]):
     def step(self, session: Session, reduction: GramPass | RowsPass) -> DriverStep:
         """The bytes of the statistics, and those of matrices that are held."""
         n, size = session.n, self.dtype.itemsize
-        pairs = self._pairs(reduction.orbit, reduction.cosets)
+        pairs = self._pairs_of(reduction)
         needed = pairs.state_bytes + 8 * len(self) * (3 * len(pairs.orbit) + _VECTORS * n)
         name = "statistics"
         if isinstance(reduction, RowsPass):
@@ -886,12 +893,14 @@ class GramStatistic(Statistic[Any]):
 
     def values(self, session: Session, reduction: GramPass | RowsPass, sums: Any) -> Permuted:
         """Statistics under the permutations that were summed."""
-        pairs, limit = self._pairs(reduction.orbit, reduction.cosets), None
-        centres = np.array(pairs.centres)
+        pairs, limit = self._pairs_of(reduction), None
+        centres, orders = np.array(pairs.centres), dict[int, Indices]()
         if isinstance(reduction, RowsPass):
             sums, grams = pairs.hold(sums)
             if pairs.orbit.shifted:
-                add_held(pairs, sums, grams)
+                moved = {pairs.variables[right] for _, right in pairs.statistics}
+                orders = {m: pairs.orbit.places(pairs.cosets, m) for m in moved}
+                add_held(pairs, sums, grams, orders)
             elif pairs.cosets.start == 0:
                 sums.products[0, :, 0] = pairs.joint_sums(grams)
             if pairs.drawn and not pairs.orbit.shifted:
@@ -905,7 +914,7 @@ class GramStatistic(Statistic[Any]):
         chosen = pairs.chosen[: pairs.count]
         found = GramSums(sums.rows, sums.diagonal, sums.squares, joint, chosen)
         factor = self.factor(found)
-        permuted = _statistics(pairs, sums.rows / session.n, products)
+        permuted = _statistics(pairs, sums.rows / session.n, products, orders)
         if not np.isscalar(factor) or factor != 1.0:
             permuted *= factor
         told = self.tell(GramFound(found, centres, limit))
@@ -922,8 +931,10 @@ def _products(pairs: GramPass, products: NDArray[Any]) -> Vector:
     return values if length == b else values[..., :b] + values[..., length - b :]
 
 
-def _statistics(pairs: GramPass, rows: Vector, products: Vector) -> Vector:
-    """Statistics from row means and sums of products, shape (R b, C).
+def _statistics(
+    pairs: GramPass, rows: Vector, products: Vector, orders: Mapping[int, Indices]
+) -> Vector:
+    """Statistics from row means and sums of products, and orders that are known, shape (R b, C).
 
     With alpha and beta the row means of A and B, and a and b their means, it is
 
@@ -943,14 +954,17 @@ def _statistics(pairs: GramPass, rows: Vector, products: Vector) -> Vector:
     # Many cosets of few rows at a time, to save calls.
     step = max(1, _VALUES // (len(chosen) * n))
     for r in range(0, len(products), step):
-        meetings = _meetings(pairs, pairs.cosets[r : r + step], rows)
+        known = {m: some[r : r + step] for m, some in orders.items()}
+        meetings = _meetings(pairs, pairs.cosets[r : r + step], rows, known)
         values[r : r + step] = products[r : r + step] - 2.0 * n**2 / second * meetings + constants
     values /= first
     by_coset = values.reshape(len(pairs.cosets), pairs.count, -1)
     return by_coset.swapaxes(1, 2).reshape(-1, pairs.count)
 
 
-def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
+def _meetings(
+    pairs: GramPass, cosets: range, rows: Vector, orders: Mapping[int, Indices]
+) -> Vector:
     """Sums of the products of row means under all shifts of some cosets, shape (R, C, b)."""
     b, count = pairs.groups.size, pairs.groups.count
     places = cache(partial(pairs.orbit.places, cosets))
@@ -959,7 +973,9 @@ def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
         m = pairs.variables[k]
         # Rows that cosets move are in their order, but for those that are held.
         stay = m == 0 or pairs.moves or cosets == range(1)
-        in_order: Vector = rows[k][None] if stay else rows[k][places(m)]
+        in_order: Vector = rows[k][None]
+        if not stay:
+            in_order = rows[k][orders[m] if m in orders else places(m)]
         return in_order
 
     rights = np.stack([moved(right) for _, right in pairs.statistics], axis=1)
